@@ -1,0 +1,139 @@
+"""Rules that a transition system obeys however it was made: what the reader and the builder both enforce."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kvmodel.language.expressions import (
+    Apply,
+    Bound,
+    Const,
+    Expr,
+    Read,
+    conjuncts,
+    free_names,
+    negation,
+    substitute,
+    walk,
+)
+from kvmodel.language.operators import Operator
+from kvmodel.language.system import Action, TransitionSystem, Update
+from kvmodel.language.types import Span
+
+__all__ = ["Problem", "problems", "writes_that_collide"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A broken rule: where it is, what it is about, what is wrong and what to do."""
+
+    at: Span
+    where: str
+    message: str
+    hint: str = ""
+
+
+def problems(system: TransitionSystem) -> Iterator[Problem]:
+    """Every rule that `system` breaks."""
+    rigid = {variable.name for variable in system.rigid_variables}
+    for action in system.actions:
+        for update in action.updates:
+            if update.variable in rigid:
+                yield Problem(update.at, action.name, f"'{update.variable}' is rigid and cannot be written",
+                              "rigid things never change in a run; make it a state variable if it must")
+        for first, second in writes_that_collide(action):
+            yield _collision(action, first, second)
+    for condition in system.assumptions:
+        for node in walk(condition.condition):
+            if isinstance(node, Read) and node.variable not in rigid:
+                yield Problem(node.at, condition.name, f"an assumption reads '{node.variable}', which changes in a run",
+                              "assumptions are about rigid things: flags, numbers and rigid relations and functions")
+    read = system.flags_read()
+    for flag in system.flags:
+        if flag.name not in read:
+            yield Problem(flag.at, flag.name, f"the flag '{flag.name}' is set and never read",
+                          "read it in a guard, a definition or an assumption, or delete it")
+
+
+def _collision(action: Action, first: Update, second: Update) -> Problem:
+    if first is second:
+        names = ", ".join(sorted({b.name for b in first.over} - _index_names(first)))
+        return Problem(first.at, action.name, f"'{first.variable}' is written once for every {names}, at one place",
+                       "use the loop's variable as an index")
+    return Problem(second.at, action.name, f"'{second.variable}' is written twice at one place: here and at {first.at}",
+                   "updates are simultaneous; write each place once, or under conditions that exclude each other")
+
+
+def writes_that_collide(action: Action) -> Iterator[tuple[Update, Update]]:
+    """Pairs of updates that may write one place in one step (a pair of one with itself: a loop over one place)."""
+    distinct = _distinct_names(action)
+    for position, first in enumerate(action.updates):
+        if {bound.name for bound in first.over} - _index_names(first):
+            yield first, first
+        for second in action.updates[position + 1:]:
+            if first.variable == second.variable and _may_meet(first, second, distinct):
+                yield first, second
+
+
+def _index_names(update: Update) -> set[str]:
+    return {part.name for part in update.index if isinstance(part, Bound)}
+
+
+def _distinct_names(action: Action) -> set[frozenset[str]]:
+    """Pairs of parameters that a guard says are different."""
+    found = set()
+    for guard in action.guards:
+        for part in conjuncts(guard.condition):
+            match part:
+                case Apply(Operator.NOT, (Apply(Operator.EQ, (Bound(name=a), Bound(name=b))),)):
+                    found.add(frozenset((a, b)))
+    return found
+
+
+def _may_meet(first: Update, second: Update, distinct: set[frozenset[str]]) -> bool:
+    loop_first = {bound.name for bound in first.over}
+    renamed = {bound.name: Bound(bound.name + "'", bound.domain) for bound in second.over}
+    index = tuple(substitute(part, dict(renamed)) for part in second.index)
+    condition = substitute(second.condition, dict(renamed))
+    loop_second = {bound.name for bound in renamed.values()}
+    unified: dict[str, Expr] = {}
+    for a, b in zip(first.index, index, strict=True):
+        a, b = substitute(a, unified), substitute(b, unified)
+        if isinstance(b, Bound) and b.name in loop_second:
+            unified[b.name] = a
+        elif isinstance(a, Bound) and a.name in loop_first:
+            unified[a.name] = b
+        elif isinstance(a, Const) and isinstance(b, Const):
+            if a.value != b.value:
+                return False
+        elif isinstance(a, Bound) and isinstance(b, Bound) and frozenset((a.name, b.name)) in distinct:
+            return False
+    facts = [part for whole in (first.condition, condition) for part in conjuncts(_resolve(whole, unified))]
+    return not _contradict(facts, distinct)
+
+
+def _resolve(expr: Expr, unified: dict[str, Expr]) -> Expr:
+    for _ in range(len(unified) + 1):
+        if not free_names(expr) & set(unified):
+            break
+        expr = substitute(expr, unified)
+    return expr
+
+
+def _contradict(facts: list[Expr], distinct: set[frozenset[str]]) -> bool:
+    values: dict[Expr, Const] = {}
+    for fact in facts:
+        if negation(fact) in facts:
+            return True
+        match fact:
+            case Const(value=False):
+                return True
+            case Apply(Operator.NOT, (Apply(Operator.EQ, (a, b)),)) if a == b:
+                return True
+            case Apply(Operator.EQ, (Bound(name=a), Bound(name=b))) if frozenset((a, b)) in distinct:
+                return True
+            case Apply(Operator.EQ, (left, Const() as right)):
+                if values.setdefault(left, right).value != right.value:
+                    return True
+    return False
