@@ -18,6 +18,7 @@ __all__ = [
     "TraceFileError",
     "UsageError",
     "nearest",
+    "printable",
 ]
 
 
@@ -93,3 +94,13 @@ def nearest(name: str, known: tuple[str, ...] | list[str]) -> str:
 
     close = get_close_matches(name, known, n=1, cutoff=0.5)
     return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def printable(text: str, limit: int = 10_000) -> str:
+    """`text` from outside, safe to show: control and other invisible characters escaped, line ends kept, length bounded.
+
+    >>> printable("r0\\x1b[2J")
+    'r0\\\\x1b[2J'
+    """
+    kept = text if len(text) <= limit else text[:limit] + "..."
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode("ascii") for c in kept)

@@ -123,6 +123,8 @@ class Instance:
                 raise InstanceError(f"{system.name} has no sort '{name}'{nearest(name, known)}")
             if size < (1 if "." not in name else 0):
                 raise InstanceError(f"size of {name} is {size}: a sort is never empty, so it must be at least 1")
+            if size > LARGEST_LAYOUT:
+                raise InstanceError(f"size of {name} is {size:,}; at most {LARGEST_LAYOUT:,}")
         counts: list[tuple[str, int]] = []
         parts: list[tuple[str, tuple[int, ...]]] = []
         for entry in system.sorts:
@@ -170,6 +172,14 @@ class Instance:
                     element += 1
         return found
 
+    @cached_property
+    def first_of(self) -> Mapping[tuple[str, str], int]:
+        """For each (partitioned sort, member): its first element."""
+        first: dict[tuple[str, str], int] = {}
+        for (sort, element), member in self.part_of.items():
+            first.setdefault((sort, member), element)
+        return first
+
     def elements(self, domain: Domain) -> tuple[Value, ...]:
         """The elements of a sort or the members of an enumeration."""
         return self.domains[domain.name]
@@ -200,8 +210,7 @@ class Instance:
         member = self.part_of.get((domain.name, value))
         if member is None:
             return f"{letter}{value}"
-        first = min(e for (s, e), m in self.part_of.items() if s == domain.name and m == member)
-        return f"{member.lower()}.{letter}{value - first}"
+        return f"{member.lower()}.{letter}{value - self.first_of[domain.name, member]}"
 
     def show(self, kind: Type, value: Value) -> str:
         """How people see a value of type `kind`."""
