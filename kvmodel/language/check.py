@@ -61,7 +61,8 @@ def _collision(action: Action, first: Update, second: Update) -> Problem:
         names = ", ".join(sorted({b.name for b in first.over} - _index_names(first)))
         return Problem(first.at, action.name, f"'{first.variable}' is written once for every {names}, at one place",
                        "use the loop's variable as an index")
-    return Problem(second.at, action.name, f"'{second.variable}' is written twice at one place: here and at {first.at}",
+    writers = f"here ({second.owner}) and at {first.at} ({first.owner})" if second.owner else "two of its updates can meet"
+    return Problem(second.at, action.name, f"'{second.variable}' is written twice at one place: {writers}",
                    "updates are simultaneous; write each place once, or under conditions that exclude each other")
 
 

@@ -97,7 +97,9 @@ class Assertion:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """``for over: if condition: variable[index] = value``; every right-hand side reads the state before the step."""
+    """``for over: if condition: variable[index] = value``; every right-hand side reads the state before the step.
+
+    `owner` names the class and method that wrote it (``Handoff.abort``)."""
 
     variable: str
     index: tuple[Expr, ...]
@@ -105,6 +107,7 @@ class Update:
     over: tuple[Bound, ...] = ()
     condition: Expr = TRUE
     at: Span = field(default=NOWHERE, compare=False)
+    owner: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

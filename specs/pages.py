@@ -1,0 +1,174 @@
+"""Pages of a pool: who holds a page, whose data is in it, who is still writing or reading it.
+
+The core that every other spec extends. A page has an owner (`holds`, what the allocator believes) *and* a content tag
+(whose bytes are there now); the two part ways as soon as a page is freed, because freeing does not clean it.
+"""
+
+from kvmodel.language import (
+    Flag,
+    Function,
+    Relation,
+    Sort,
+    Spec,
+    action,
+    anything,
+    define,
+    effect,
+    flag,
+    implies,
+    initial,
+    invariant,
+    require,
+    starts,
+)
+
+
+class Page(Sort):
+    """A fixed-size piece of a KV pool (vLLM: a block)."""
+
+
+class Request(Sort):
+    """One request of one client. An identity, never used again: a resumed request is another one."""
+
+
+class Pages(Spec):
+    """One pool: allocate pages, write into them from afar, read them, give them back.
+
+    A remote write is posted and lands later; nothing can cancel it. A page that is given back while a write or a read
+    is in flight goes into quarantine until the operation has drained.
+    """
+
+    zero_on_free: Flag = flag(False, kind="defence", doc="A page is overwritten with zeros when it goes back to the pool.")
+    quarantine: Flag = flag(
+        True, kind="defence", doc="A page that is given back while a remote write or read is in flight is held back, not reused."
+    )
+    quarantine_gives_up: Flag = flag(
+        False, kind="hazard", doc="A quarantined page is reused after a deadline although its writer never confirmed that it stopped."
+    )
+    checks_reads: Flag = flag(
+        False, kind="defence", doc="Every read first checks that the page is held by the reader and that the content is the reader's own."
+    )
+
+    free: Relation[Page] = starts(True)
+    "The page is in the allocator's free list."
+    quarantined: Relation[Page]
+    "The page was given back, and is held back because an operation on it is in flight."
+    holds: Relation[Request, Page]
+    "The page is in the request's page table."
+    content: Function[Page, Request | None] = anything()
+    "Ghost: whose bytes are in the page. None is blank."
+    writing: Relation[Request, Page]
+    "A remote write for the request is in flight to the page."
+    written: Relation[Request, Page]
+    "The page was written for the request since the request got it."
+    reading: Relation[Request, Page]
+    "A read of the page on behalf of the request is in flight: its page table was captured and it will look."
+
+    @initial
+    def leftovers(s, p: Page) -> bool:
+        """The pool starts blank."""
+        return s.content[p] is None
+
+    @define
+    def live(s, r: Request, p: Page) -> bool:
+        """The request may be given the page."""
+        return True
+
+    @define
+    def held_for_nobody(s, r: Request, p: Page) -> bool:
+        """The page is held for a request that nobody will ever finish."""
+        return False
+
+    @define
+    def in_use(s, p: Page) -> bool:
+        """A remote write to the page, or a read of it, is in flight."""
+        return any(s.writing[r, p] or s.reading[r, p] for r in Request)
+
+    @define
+    def own_or_blank(s, r: Request, p: Page) -> bool:
+        """Nobody else's data is in the page."""
+        return s.content[p] in (None, r)
+
+    @effect
+    def take(s, r: Request, p: Page) -> None:
+        """The allocator hands the page to the request, with whatever is in it."""
+        s.free[p] = False
+        s.holds[r, p] = True
+
+    @effect
+    def recycle(s, p: Page) -> None:
+        """The page goes back to the free list; what is in it stays there unless the engine zeroes it."""
+        s.free[p] = True
+        if s.zero_on_free:
+            s.content[p] = None
+
+    @effect
+    def forget(s, r: Request, p: Page) -> None:
+        """The page leaves the request's page table."""
+        s.holds[r, p] = False
+        s.written[r, p] = False
+
+    @effect
+    def give_back(s, r: Request, p: Page) -> None:
+        """The request gives the page back, perhaps while an operation on it is in flight."""
+        if s.quarantine and s.in_use(p):
+            s.quarantined[p] = True
+        else:
+            s.recycle(p)
+        s.forget(r, p)
+
+    @action
+    def allocate(s, r: Request, p: Page) -> None:
+        """The allocator gives a free page to a live request."""
+        require(s.free[p], "free")
+        require(s.live(r, p), "live")
+        s.take(r, p)
+
+    @action
+    def drain(s, p: Page) -> None:
+        """The last operation on a quarantined page has ended, so it goes back to the free list."""
+        require(s.quarantined[p], "quarantined")
+        require(not s.in_use(p), "drained")
+        s.quarantined[p] = False
+        s.recycle(p)
+
+    @action
+    def give_up(s, p: Page) -> None:
+        """The deadline of a quarantined page passes: it goes back to the free list whatever is in flight."""
+        require(s.quarantine_gives_up and s.quarantined[p], "deadline passed")
+        s.quarantined[p] = False
+        s.recycle(p)
+
+    @invariant
+    def isolated_read(s, r: Request, p: Page) -> bool:
+        """Every page that a request reads is held by it, and is blank or has the request's own data in it."""
+        return implies(s.reading[r, p], s.holds[r, p] and s.own_or_blank(r, p))
+
+    @invariant
+    def fresh_read(s, r: Request, p: Page) -> bool:
+        """What a request reads was written for it since it got the page."""
+        return implies(s.reading[r, p], s.written[r, p] and s.content[p] == r)
+
+    @invariant
+    def isolated_write(s, r: Request, p: Page) -> bool:
+        """While a write for a request is in flight, the page is the request's own or held back: so it is when the write lands."""
+        return implies(s.writing[r, p], s.holds[r, p] or s.quarantined[p])
+
+    @invariant
+    def exclusive_owner(s, r: Request, q: Request, p: Page) -> bool:
+        """A page has at most one owner."""
+        return implies(s.holds[r, p] and s.holds[q, p], r == q)
+
+    @invariant
+    def no_use_after_free(s, r: Request, q: Request, p: Page) -> bool:
+        """No page is handed to a request while another one's write to it, or read of it, is in flight."""
+        return implies(s.holds[r, p] and (s.writing[q, p] or s.reading[q, p]), r == q)
+
+    @invariant
+    def pages_conserved(s, p: Page) -> bool:
+        """Each page is free, quarantined or held, one of the three; and whatever is held is held for a request that can end."""
+        return (
+            (s.free[p] or s.quarantined[p] or any(s.holds[r, p] for r in Request))
+            and not (s.free[p] and s.quarantined[p])
+            and not any(s.holds[r, p] and (s.free[p] or s.quarantined[p] or s.held_for_nobody(r, p)) for r in Request)
+        )
