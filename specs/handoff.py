@@ -15,7 +15,6 @@ from kvmodel.language import (
     Number,
     Relation,
     Scalar,
-    Sort,
     action,
     anything,
     assume,
@@ -30,7 +29,6 @@ from kvmodel.language import (
     partition,
     reachable,
     require,
-    rigid,
 )
 from kvmodel.specs.pages import Page, Pages, Request
 
@@ -498,3 +496,97 @@ class Buggy(Handoff, variant="buggy"):
     prefill_door_honours_reject = False
     prefill_tells_decode = False
     compares_lengths = False
+
+
+class CoveringPools(Buggy, variant="covering-pools"):
+    """Buggy doors, but prefill's pool covers the context: no prompt is oversize, so the reject path is never taken."""
+
+    prefill_pool_covers_context = True
+
+
+class FixedDoors(Buggy, variant="fixed-doors"):
+    """The doors fixed, the pool still small: a rejected request stops at prefill's door, and decode is told."""
+
+    prefill_door_honours_reject = True
+    prefill_tells_decode = True
+
+
+class PrefillDoorAlone(Buggy, variant="prefill-door-alone"):
+    """Only prefill's door is fixed: nothing stale is read, but decode is never told and keeps its pages for ever."""
+
+    prefill_door_honours_reject = True
+
+
+class LengthCheckAlone(Buggy, variant="length-check-alone"):
+    """Only decode's length check: the short transfer is noticed and the client sees 500 instead of 400."""
+
+    compares_lengths = True
+
+
+class ZeroOnFreeAlone(Buggy, variant="zero-on-free-alone"):
+    """Only zeroing: decode reads zeros instead of somebody else's data, and still answers 200."""
+
+    zero_on_free = True
+
+
+class ChecksumOfSentAlone(Buggy, variant="checksum-of-sent-alone"):
+    """Only a checksum over what was sent: it is blind, because every page that was sent is intact."""
+
+    checksum_of_sent = True
+
+
+class ChecksumOfEachSideAlone(Buggy, variant="checksum-of-each-side-alone"):
+    """Only a checksum of each side's own length: one page against many is noticed, and the client sees 500."""
+
+    checksum_of_each_side = True
+
+
+class ChecksumOfEachSideBlind(ChecksumOfEachSideAlone, variant="checksum-of-each-side-blind"):
+    """The same checksum where prefill sends a whole row that it did not compute: both sides digest the same stale pages."""
+
+    sends_reserved_row = True
+
+
+class CheckedReadsAlone(Buggy, variant="checked-reads-alone"):
+    """Only a check of owner and content on every read: the stale page is noticed at the last moment, with a 500."""
+
+    checks_reads = True
+
+
+class AbortWithoutQuarantine(Handoff, variant="abort-without-quarantine"):
+    """The recommended design, but an abort frees pages that prefill is still writing to."""
+
+    quarantine = False
+
+
+class QuarantineGivesUp(Handoff, variant="quarantine-gives-up"):
+    """The recommended design, but a quarantined page is reused after a deadline, drained or not."""
+
+    quarantine_gives_up = True
+
+
+class Sglang0516(Buggy, variant="sglang-0.5.16"):
+    """SGLang 0.5.16 (and 0.5.11 to 0.5.19): both doors admit a rejected request, and an abort frees pages at once."""
+
+    quarantine = False
+
+
+class Sglang0520(Sglang0516, variant="sglang-0.5.20"):
+    """SGLang 0.5.20: the aborted result is retired after the forward pass, so nothing is sent; decode is not told."""
+
+    reject_honoured_after_forward = True
+
+
+class Sglang0521(Sglang0520, variant="sglang-0.5.21"):
+    """SGLang 0.5.21 (and 0.5.22, 0.5.23): 400 at prefill's door, and deferred release of pages, which gives up after 30 s."""
+
+    prefill_door_honours_reject = True
+    quarantine = True
+    quarantine_gives_up = True
+
+
+class Sglang0521Truncating(Sglang0521, variant="sglang-0.5.21-truncating"):
+    """The same release with automatic truncation and a smaller limit on prefill: decode attends to pages nobody wrote.
+    Found by simulation and reading, not on a GPU; the remedy is equal limits, no truncation, or a length check."""
+
+    truncates_automatically = True

@@ -1,0 +1,314 @@
+"""The functions of a compiled system: guards, updates, searches and property checks, as Python source over a sparse state.
+
+Generation has two phases. First everything that reads is emitted, which settles the indices that a state keeps; then the
+writes, which maintain them. A function takes the state's containers as ``S`` and its out-of-range counters as ``R``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kvmodel.language.expressions import TRUE, Apply, Bound, Const, Expr, Quantified, Read, conjunction, substitute
+from kvmodel.language.operators import Binder, Operator
+from kvmodel.language.system import Action, Condition, Property, TransitionSystem, Update
+from kvmodel.language.types import BOOL, Bool, Counter, Domain, Enumeration
+from kvmodel.readings.dense import compile_function
+from kvmodel.readings.emitter import Emitter, indented, nest, pack, tuple_of
+from kvmodel.readings.footprint import Access, Commutation, accesses, bindings_commute
+from kvmodel.readings.search import Literal, literals
+from kvmodel.readings.sparse import Store, StoreLayout
+
+__all__ = ["ActionCode", "ActionSource", "TouchedCheck", "failing", "put", "touched_checks", "value_of"]
+
+NO_SUCH_ELEMENT = -1
+
+
+@dataclass(frozen=True)
+class ActionCode:
+    """The compiled functions of one action.
+
+    `admit(S, bindings)` gives None, or (number of the first false guard, binding), with number -1 for arguments outside
+    their domains; `overflow(S, bindings)` gives None, or a binding that would take a counter out of its range;
+    `apply(S, R, bindings, broken)` takes the steps, adds (number of the assertion, binding) to `broken` and gives the
+    changed keys of each variable in `written`; `search(S)` gives every enabled binding, `some(S)` whether there is one.
+    `distinct` are positions of parameters: bindings commute when they differ in each of these groups.
+    """
+
+    action: Action
+    written: tuple[str, ...]
+    commutation: Commutation
+    distinct: tuple[tuple[int, ...], ...]
+    admit: Callable[..., Any]
+    overflow: Callable[..., Any] | None
+    apply: Callable[..., Any]
+    search: Callable[..., Any]
+    some: Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class TouchedCheck:
+    """Finds what is violated among the bindings of a property that a change of `variable` touches.
+
+    `check(S, keys, found)` adds (number of the property, binding) to the set `found`, for changed keys of the variable.
+    """
+
+    variable: str
+    check: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """An update up to its write: statements that evaluate everything, the line around the write ('' for none), and the
+    names or constants that are written where."""
+
+    lines: list[str]
+    around: str
+    keys: list[str]
+    value: str
+
+
+class ActionSource:
+    """The source of one action's functions. Making one is the first phase of generation, `finish` the second."""
+
+    def __init__(self, action: Action, system: TransitionSystem, layout: StoreLayout) -> None:
+        self.action = action
+        self.system = system
+        self.layout = layout
+        self.names = _parameter_names(action.parameters)
+        self.written = tuple(dict.fromkeys(update.variable for update in action.updates))
+        self._admit = self._admit_source()
+        self._overflow = self._overflow_source()
+        self._emitter = Emitter(layout)
+        self._asserted = self._assertion_lines()
+        self._prepared = [self._prepare(update, number) for number, update in enumerate(action.updates)]
+
+    def finish(self, indexing: bool) -> ActionCode:
+        """The compiled functions. `indexing` says that `search` and `some` were announced by `announce_searches`."""
+        search, some = self._search_sources(indexing)
+        commutation = bindings_commute(self.action, self.system)
+        places = list(self.names)
+        return ActionCode(
+            self.action,
+            self.written,
+            commutation,
+            tuple(tuple(sorted(places.index(name) for name in group)) for group in commutation.distinct),
+            compile_function(self._admit, "admit"),
+            compile_function(self._overflow, "overflow") if self._overflow else None,
+            compile_function(self._apply_source(), "apply"),
+            compile_function(search, "search"),
+            compile_function(some, "some"),
+        )
+
+    def announce_searches(self) -> None:
+        """Let the searches for enabled bindings have their own indices."""
+        self._search_sources(True)
+
+    @property
+    def _binding(self) -> str:
+        return tuple_of(list(self.names.values()))
+
+    def _for_each_binding(self, body: list[str]) -> list[str]:
+        target = self._binding if self.names else "_"
+        return [f"for {target} in B:", *indented(body or ["pass"])]
+
+    def _admit_source(self) -> list[str]:
+        emitter = Emitter(self.layout)
+        tests = [
+            (NO_SUCH_ELEMENT, _belongs(self.names[parameter.name], parameter.domain, self.layout)) for parameter in self.action.parameters
+        ]
+        tests += [(number, emitter.value(guard.condition, self.names)) for number, guard in enumerate(self.action.guards)]
+        body = [line for number, test in tests for line in (f"if not {test}:", f"    return {number}, {self._binding}")]
+        return _function("admit", "S, B", emitter, [*self._for_each_binding(body), "return None"])
+
+    def _overflow_source(self) -> list[str] | None:
+        emitter = Emitter(self.layout)
+        body: list[str] = []
+        for update in self.action.updates:
+            kind = self.system.by_name[update.variable].type
+            if isinstance(kind, Counter):
+                for plan in emitter.search(update.over, literals(update.condition, True)):
+                    clauses, names = emitter.clauses(plan, self.names)
+                    value = emitter.value(update.value, names)
+                    body += nest(clauses, [f"if not {kind.low} <= {value} <= {kind.high}:", f"    return {self._binding}"])
+        return _function("overflow", "S, B", emitter, [*self._for_each_binding(body), "return None"]) if body else None
+
+    def _assertion_lines(self) -> list[str]:
+        lines: list[str] = []
+        for number, assertion in enumerate(self.action.assertions):
+            condition = self._emitter.value(assertion.condition, self.names)
+            lines += [f"if not {condition}:", f"    broken.append(({number}, {self._binding}))"]
+        return lines
+
+    def _prepare(self, update: Update, number: int) -> _Prepared:
+        return self._prepare_loop(update, number) if update.over else self._prepare_one(update, number)
+
+    def _prepare_one(self, update: Update, number: int) -> _Prepared:
+        lines: list[str] = []
+
+        def early(expr: Expr, name: str) -> str:
+            # Constants and parameters are what they are; anything else is evaluated before the first write.
+            code = self._emitter.value(expr, self.names)
+            if isinstance(expr, Const | Bound):
+                return code
+            lines.append(f"{name} = {code}")
+            return name
+
+        keys = [early(part, f"k{number}_{position}") for position, part in enumerate(update.index)]
+        value = early(update.value, f"t{number}")
+        around = "" if update.condition == TRUE else f"if {early(update.condition, f'u{number}')}:"
+        return _Prepared(lines, around, keys, value)
+
+    def _prepare_loop(self, update: Update, number: int) -> _Prepared:
+        constant = repr(update.value.value) if isinstance(update.value, Const) else None
+        keys = [f"k{number}_{position}" for position in range(len(update.index))]
+        condition = dict.fromkeys((*literals(update.condition, True), *_differs(update)))
+        parts = []
+        for plan in self._emitter.search(update.over, tuple(condition)):
+            clauses, names = self._emitter.clauses(plan, self.names)
+            found = [self._emitter.value(part, names) for part in update.index]
+            found += [] if constant else [self._emitter.value(update.value, names)]
+            start = "" if clauses and clauses[0].kind != "if" else "for _ in (0,) "
+            parts.append(f"[{pack(found)} {start}{' '.join(clause.inline for clause in clauses)}]")
+        target = pack(keys if constant else [*keys, f"t{number}"])
+        return _Prepared([f"w{number} = {' + '.join(parts)}"], f"for {target} in w{number}:", keys, constant or f"t{number}")
+
+    def _apply_source(self) -> list[str]:
+        changed = {name: f"c{position}" for position, name in enumerate(self.written)}
+        body = [*self._asserted, *(line for prepared in self._prepared for line in prepared.lines)]
+        for update, prepared in zip(self.action.updates, self._prepared, strict=True):
+            write = self._emitter.write(update.variable, prepared.keys, prepared.value, changed[update.variable])
+            body += [prepared.around, *indented(write)] if prepared.around else write
+        start = [f"{name} = []" for name in changed.values()]
+        lines = [*start, *self._for_each_binding(body), f"return {tuple_of(list(changed.values()))}"]
+        return _function("apply", "S, R, B, broken", self._emitter, lines)
+
+    def _search_sources(self, indexing: bool) -> tuple[list[str], list[str]]:
+        condition = literals(conjunction([guard.condition for guard in self.action.guards]), True)
+        emitter = Emitter(self.layout, indexing)
+        search = _function("search", "S", emitter, _gather(emitter, self.action.parameters, condition))
+        emitter = Emitter(self.layout, indexing)
+        some = _function("some", "S", emitter, [f"return {emitter.some(self.action.parameters, condition, {})}"])
+        return search, some
+
+
+def touched_checks(number: int, candidate: Property, system: TransitionSystem, layout: StoreLayout) -> tuple[TouchedCheck, ...]:
+    """The checks that find new violations of an invariant: one for each way in which it reads a variable of the state.
+
+    A changed key is unified with the index of the read; parameters that this leaves open are searched for.
+    """
+    variables, condition = _flatten(candidate.parameters, literals(candidate.condition, False))
+    reads = dict.fromkeys(access for literal in condition for access in accesses(literal.expr, variables, system))
+    checks = []
+    for access in reads:
+        emitter = Emitter(layout)
+        names, loop, tests = _unify(access, emitter)
+        rest = tuple(variable for variable in variables if variable.name not in names)
+        lines = []
+        for plan in emitter.search(rest, condition):
+            clauses, inner = emitter.clauses(plan, names)
+            binding = tuple_of([inner[parameter.name] for parameter in candidate.parameters])
+            lines += nest(clauses, [f"F.add(({number}, {binding}))"])
+        body = [loop, *indented([*(f"if {test}: continue" for test in tests), *lines])]
+        checks.append(TouchedCheck(access.variable, compile_function(_function("check", "S, C, F", emitter, body), "check")))
+    return tuple(checks)
+
+
+def failing(condition: Condition | Property, layout: StoreLayout, indexing: bool) -> Callable[..., Any]:
+    """A function of ``S``: the set of bindings for which the condition is false."""
+    emitter = Emitter(layout, indexing)
+    variables, formula = _flatten(condition.parameters, literals(condition.condition, False))
+    lines = _gather(emitter, variables, formula, condition.parameters)
+    return compile_function(_function("failing", "S", emitter, lines), "failing")
+
+
+def value_of(expr: Expr, parameters: tuple[Bound, ...], layout: StoreLayout) -> Callable[..., Any]:
+    """A function of ``S`` and a value for each parameter: the value of the expression."""
+    emitter = Emitter(layout, indexing=False)
+    names = _parameter_names(parameters)
+    lines = [f"return {emitter.value(expr, names)}"]
+    return compile_function(_function("value", ", ".join(["S", *names.values()]), emitter, lines), "value")
+
+
+def put(store: Store, layout: StoreLayout) -> Callable[..., Any]:
+    """A function of ``S``, ``R``, a key (a tuple) and a value that stores the value. Second phase."""
+    emitter = Emitter(layout)
+    keys = [f"a{position}" for position in range(store.arity)]
+    write = emitter.write(store.variable.name, keys, "t", "c")
+    lines = [f"{tuple_of(keys)} = k" if keys else "pass", "c = []", *write]
+    return compile_function(_function("put", "S, R, k, t", emitter, lines), "put")
+
+
+def _function(name: str, parameters: str, emitter: Emitter, body: list[str]) -> list[str]:
+    return [f"def {name}({parameters}):", *indented([*emitter.prologue(), *body])]
+
+
+def _parameter_names(parameters: tuple[Bound, ...]) -> dict[str, str]:
+    return {parameter.name: f"a{position}" for position, parameter in enumerate(parameters)}
+
+
+def _belongs(name: str, domain: Domain, layout: StoreLayout) -> str:
+    elements = layout.instance.elements(domain)
+    return f"{name} in {elements!r}" if isinstance(domain, Enumeration) else f"0 <= {name} < {len(elements)}"
+
+
+def _gather(
+    emitter: Emitter, variables: tuple[Bound, ...], condition: tuple[Literal, ...], wanted: tuple[Bound, ...] | None = None
+) -> list[str]:
+    """Statements that return the set of bindings of `wanted` (all variables, unless given) for which `condition` holds."""
+    lines = ["found = set()"]
+    for plan in emitter.search(variables, condition):
+        clauses, names = emitter.clauses(plan, {})
+        binding = tuple_of([names[variable.name] for variable in (variables if wanted is None else wanted)])
+        lines += nest(clauses, [f"found.add({binding})"])
+    return [*lines, "return found"]
+
+
+def _flatten(variables: tuple[Bound, ...], condition: tuple[Literal, ...]) -> tuple[tuple[Bound, ...], tuple[Literal, ...]]:
+    """`condition` without its outermost existential quantifiers, whose variables join `variables` under new names."""
+    flat: list[Literal] = []
+    found = list(variables)
+    waiting = list(condition)
+    while waiting:
+        literal = waiting.pop(0)
+        expr = literal.expr
+        if isinstance(expr, Quantified) and expr.binder is (Binder.ANY if literal.truth else Binder.ALL):
+            fresh = {variable.name: Bound(f"{variable.name}'{len(found)}", variable.domain) for variable in expr.variables}
+            found += fresh.values()
+            waiting = [*literals(substitute(expr.body, dict(fresh)), literal.truth), *waiting]
+        else:
+            flat.append(literal)
+    return tuple(found), tuple(flat)
+
+
+def _differs(update: Update) -> tuple[Literal, ...]:
+    """Writing what is there changes nothing: with a constant, only places with another value matter."""
+    if not isinstance(update.value, Const):
+        return ()
+    kind = update.value.type
+    place = Read(update.variable, update.index, kind)
+    if isinstance(kind, Bool):
+        return (Literal(place, not update.value.value),)
+    return (Literal(Apply(Operator.EQ, (place, update.value), BOOL), False),)
+
+
+def _unify(access: Access, emitter: Emitter) -> tuple[dict[str, str], str, list[str]]:
+    """Names for what a changed key says, the loop over changed keys, and tests of which none may be true."""
+    names: dict[str, str] = {}
+    targets = []
+    tests = []
+    for position in access.index:
+        name = emitter.fresh()
+        targets.append(name)
+        if isinstance(position, Const):
+            tests.append(f"{name} != {position.value!r}")
+        elif isinstance(position, Bound):
+            if position.name in names:
+                tests.append(f"{name} != {names[position.name]}")
+            else:
+                names[position.name] = name
+    # Where a key says nothing about the property, one search does for all changes.
+    loop = f"for {pack(targets)} in C:" if names or tests else "for _ in C[:1]:"
+    return names, loop, tests
+

@@ -1,0 +1,187 @@
+"""Sparse states: only values that differ from a variable's default are stored, with the indices that searches need.
+
+The containers are plain dictionaries and sets, because generated code works on them directly:
+
+- no keys: a list of one value;
+- a relation with one key: the set of elements where it differs from its default; with two keys: a dictionary from the
+  first key to the set of second keys (no empty sets); with more: a set of tuples;
+- any other variable: a dictionary from the key (a tuple, when there are several) to the value;
+- an index: a dictionary from what is known (a bare element, or a tuple when there are several) to the set of the
+  remaining keys (again bare or a tuple). No empty sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from kvmodel.errors import InternalError
+from kvmodel.language.instance import Binding, Instance
+from kvmodel.language.system import Anything, Variable
+from kvmodel.language.types import Bool, Counter, Element, Number, Value
+
+__all__ = ["Index", "SparseState", "Store", "StoreLayout", "bare", "default_value"]
+
+Container: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Where the values of a variable are kept: container number `slot`; what is not stored has the value `default`."""
+
+    slot: int
+    variable: Variable
+    default: Value
+
+    @property
+    def arity(self) -> int:
+        """How many keys the variable has."""
+        return len(self.variable.keys)
+
+    @property
+    def relation(self) -> bool:
+        """Whether there is one value beside the default, so that the keys say it all."""
+        return isinstance(self.variable.type, Bool)
+
+    @property
+    def rows(self) -> bool:
+        """Whether the main container is a dictionary of rows."""
+        return self.relation and self.arity == 2
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Another way into a variable's stored values: by the keys at positions `known`, and by the value if `by_value`."""
+
+    variable: str
+    known: tuple[int, ...]
+    by_value: bool
+
+
+class StoreLayout:
+    """Which container holds what: one for each variable, then one for each index, in the order in which they are asked for."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.stores = {
+            variable.name: Store(slot, variable, default_value(instance, variable))
+            for slot, variable in enumerate(instance.system.variables)
+        }
+        self.indices: dict[Index, int] = {}
+        self.defaults = {name: store.default for name, store in self.stores.items()}
+        self.rigid = frozenset(variable.name for variable in instance.system.rigid_variables)
+
+    def index(self, variable: str, known: tuple[int, ...], by_value: bool) -> int:
+        """The container of an index; it is added if there is none yet."""
+        wanted = Index(variable, known, by_value)
+        return self.indices.setdefault(wanted, len(self.stores) + len(self.indices))
+
+    def has_index(self, variable: str, known: tuple[int, ...], by_value: bool) -> bool:
+        """Whether there is such an index."""
+        return Index(variable, known, by_value) in self.indices
+
+    def indices_of(self, variable: str) -> tuple[tuple[Index, int], ...]:
+        """The indices of a variable, with their containers."""
+        return tuple((index, slot) for index, slot in self.indices.items() if index.variable == variable)
+
+    def empty(self) -> list[Container]:
+        """Containers of a state in which every variable has its default everywhere."""
+        cells: list[Container] = []
+        for store in self.stores.values():
+            if not store.arity:
+                cells.append([store.default])
+            elif store.relation and not store.rows:
+                cells.append(set())
+            else:
+                cells.append({})
+        cells += [{} for _ in self.indices]
+        return cells
+
+
+class SparseState:
+    """A mutable state of a compiled system. Read it with `get` and `stored`; only the compiled step changes it."""
+
+    __slots__ = ("cells", "layout", "out_of_range")
+
+    def __init__(self, layout: StoreLayout, cells: list[Container], out_of_range: set[tuple[int, Binding]]) -> None:
+        self.layout = layout
+        self.cells = cells
+        self.out_of_range = out_of_range
+        """Counters out of their range, as (container, key)."""
+
+    def get(self, variable: str, index: Binding = ()) -> Value:
+        """The value of a variable (of the state, or rigid) at an index."""
+        store = self.layout.stores[variable]
+        cell = self.cells[store.slot]
+        found: Value
+        if not store.arity:
+            found = cell[0]
+        elif store.rows:
+            found = (index[1] in cell.get(index[0], ())) != store.default
+        elif store.relation:
+            found = (bare(index) in cell) != store.default
+        else:
+            found = cell.get(bare(index), store.default)
+        return found
+
+    def stored(self, variable: str) -> Iterator[tuple[Binding, Value]]:
+        """Each index at which a variable differs from its default, with its value there; in no particular order."""
+        store = self.layout.stores[variable]
+        cell = self.cells[store.slot]
+        if not store.arity:
+            if cell[0] != store.default:
+                yield (), cell[0]
+        elif store.rows:
+            yield from (((first, second), not store.default) for first, row in cell.items() for second in row)
+        elif store.relation:
+            yield from ((_tuple(key, store.arity), not store.default) for key in cell)
+        else:
+            yield from ((_tuple(key, store.arity), value) for key, value in cell.items())
+
+    def copy(self) -> SparseState:
+        """An independent copy."""
+        return SparseState(self.layout, [_copy(cell) for cell in self.cells], set(self.out_of_range))
+
+    def check_indices(self) -> None:
+        """Raise InternalError unless every index says exactly what the variables say."""
+        for index, slot in self.layout.indices.items():
+            expected: dict[Any, set[Any]] = {}
+            for key, value in self.stored(index.variable):
+                known = tuple(key[position] for position in index.known) + ((value,) if index.by_value else ())
+                rest = tuple(element for position, element in enumerate(key) if position not in index.known)
+                expected.setdefault(bare(known), set()).add(bare(rest))
+            if expected != self.cells[slot]:
+                raise InternalError(f"the index {index} does not match what is stored")
+
+
+def default_value(instance: Instance, variable: Variable) -> Value:
+    """What a place of `variable` holds when nothing is stored for it: its initial value, or the first value of its type."""
+    if not isinstance(variable.initial, Anything):
+        return variable.initial
+    match variable.type:
+        case Bool():
+            return False
+        case Number():
+            return 0
+        case Counter(low=low):
+            return low
+        case Element(domain):
+            return instance.elements(domain)[0]
+        case _:
+            return None
+
+
+def bare(key: tuple[Any, ...]) -> Any:
+    """A key as containers hold it: a single element without its tuple."""
+    return key[0] if len(key) == 1 else key
+
+
+def _tuple(key: Any, arity: int) -> Binding:
+    return (key,) if arity == 1 else key
+
+
+def _copy(cell: Container) -> Container:
+    if isinstance(cell, dict):
+        return {key: set(value) if isinstance(value, set) else value for key, value in cell.items()}
+    return set(cell) if isinstance(cell, set) else list(cell)
