@@ -13,7 +13,6 @@ from kvmodel.language import (
     Flag,
     Function,
     Number,
-    Relation,
     Scalar,
     action,
     anything,
@@ -96,7 +95,9 @@ class Handoff(Pages):
     decode_door_waits: Flag = flag(
         False, kind="defence", doc="Decode admits a request only after prefill has let it through its own door."
     )
-    prefill_tells_decode: Flag = flag(True, kind="defence", doc="When prefill refuses a request it tells decode, which lets go of the pages.")
+    prefill_tells_decode: Flag = flag(
+        True, kind="defence", doc="When prefill refuses a request it tells decode, which lets go of the pages."
+    )
     reject_honoured_after_forward: Flag = flag(
         False, kind="defence", doc="A reject that is still pending after the forward pass ends the request; nothing is sent."
     )
@@ -486,7 +487,11 @@ class Handoff(Pages):
     @final
     def ended(s, r: Request) -> bool:
         """Both nodes are done with every request."""
-        return s.client[r] != Client.WAITING and s.decode[r] == Decode.CLOSED and s.prefill[r] in (Prefill.SENT, Prefill.REFUSED, Prefill.CLOSED)
+        return (
+            s.client[r] != Client.WAITING
+            and s.decode[r] == Decode.CLOSED
+            and s.prefill[r] in (Prefill.SENT, Prefill.REFUSED, Prefill.CLOSED)
+        )
 
 
 class Buggy(Handoff, variant="buggy"):

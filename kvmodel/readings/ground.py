@@ -180,6 +180,8 @@ class Grounder:
 
     def reachable_indices(self, variable: Variable, index: tuple[Expr, ...]) -> list[tuple[Binding, Expr]]:
         """Each constant index that `index` may stand for, with the condition under which it does."""
+        if all(isinstance(part, Const) for part in index):
+            return [(tuple(part.value for part in index if isinstance(part, Const)), TRUE)]
         found: list[tuple[Binding, Expr]] = []
         for place in self.instance.bindings(tuple(_Key(key) for key in variable.keys)):
             tests = [
