@@ -1,0 +1,152 @@
+"""``kvmodel check`` and ``kvmodel explore``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from kvmodel.commands import common
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kvmodel.api import Method
+    from kvmodel.language.instance import Instance
+    from kvmodel.verdict import Result
+
+__all__ = ["check", "explore"]
+
+METHODS = ("explore", "bmc", "walk", "hypothesis")
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kvmodel check handoff
+  kvmodel check handoff:buggy isolated_read --save incident.itf.json
+  kvmodel check my.py:Mine --method bmc --depth 12 --size Request=3
+
+\b
+Exit code: 0 every property holds, 1 one is violated, 2 wrong usage or an
+unreadable spec, 3 undecided. With --expect: 0 as expected, 1 not, 3 undecided."""
+)
+@click.argument("spec")
+@click.argument("properties", nargs=-1, metavar="[PROPERTY ...]")
+@click.option("--method", type=click.Choice(METHODS), help="How to look: every state (explore, the default), Z3 (bmc), or samples.")
+@common.instance_options
+@click.option("--depth", type=click.IntRange(min=1), metavar="N", help="Steps: of every run for bmc, of a sampled run for the others.")
+@click.option("--runs", type=click.IntRange(min=1), metavar="N", help="Sampled runs of walk and hypothesis.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of samples and of the solver.")
+@click.option("--complete", is_flag=True, help="Let bmc also find out whether its depth is all there is.")
+@click.option("--save", "target", metavar="FILE", help="Save the trace that is shown (ITF JSON).")
+@click.option("--expect", "expected", type=click.Choice(("holds", "violated", "undecided")), help="The verdict that is no failure.")
+@click.option("--strict", is_flag=True, help="A finding (something that never happened) is a failure too: exit code 3.")
+@common.json_option
+def check(
+    spec: str,
+    properties: tuple[str, ...],
+    method: str | None,
+    sizes: tuple[str, ...],
+    on: tuple[str, ...],
+    off: tuple[str, ...],
+    timeout: float | None,
+    depth: int | None,
+    runs: int | None,
+    seed: int,
+    complete: bool,
+    target: str | None,
+    expected: str | None,
+    strict: bool,
+    as_json: bool,
+) -> int:
+    """Check the properties of SPEC (all, or those named) on a finite instance.
+
+    SPEC is NAME[:VARIANT] of what ships (see `kvmodel specs`), or PATH.py:CLASS of a file of your own. A violation is
+    shown as a shortest trace; every property has its line.
+    """
+    from kvmodel import api
+    from kvmodel.commands.project import project_settings
+
+    settings = project_settings()
+    chosen = cast("Method", method or settings.method or "explore")
+    if depth is None and chosen != "explore":
+        depth = settings.depth
+    system = api.load(spec, common.flags_of(on, off))
+    instance = settings.instance(system, common.sizes_of(sizes))
+    options = api.CheckOptions(chosen, depth=depth, runs=runs, seed=seed, timeout=timeout, complete=complete)
+    with common.progress_line() as progress:
+        result = api.check_instance(instance, properties, options, progress)
+    command = _command("check", result, properties, options.on_command_line())
+    if target is not None:
+        _save(result, target)
+    _print("check", result, instance, command, as_json)
+    return common.exit_code(result.verdict, expected, strict and bool(result.findings))
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kvmodel explore handoff
+  kvmodel explore handoff:buggy --size Request=2 --size Page=1 --timeout 30
+
+\b
+Exit code: as of `kvmodel check`."""
+)
+@click.argument("spec")
+@common.instance_options
+@click.option("--strict", is_flag=True, help="A finding (something that never happened) is a failure too: exit code 3.")
+@common.json_option
+def explore(
+    spec: str,
+    sizes: tuple[str, ...],
+    on: tuple[str, ...],
+    off: tuple[str, ...],
+    timeout: float | None,
+    strict: bool,
+    as_json: bool,
+) -> int:
+    """Count what SPEC can reach on a finite instance: states, transitions, depth, how often each action fired.
+
+    What never happened is a finding: an action that never fired, a guard that never decided.
+    """
+    from kvmodel import api
+    from kvmodel.commands.project import project_settings
+
+    system = api.load(spec, common.flags_of(on, off))
+    instance = project_settings().instance(system, common.sizes_of(sizes))
+    options = api.CheckOptions("explore", timeout=timeout)
+    with common.progress_line() as progress:
+        result = api.check_instance(instance, (), options, progress)
+    command = _command("explore", result, (), {})
+    _print("explore", result, instance, command, as_json)
+    return common.exit_code(result.verdict, None, strict and bool(result.findings))
+
+
+def _command(verb: str, result: Result, properties: tuple[str, ...], options: Mapping[str, object]) -> str:
+    from kvmodel.views.text import command_line
+
+    return command_line(verb, result.spec, properties, options=options, coverage=result.coverage)
+
+
+def _save(result: Result, target: str) -> None:
+    from kvmodel.api import save_trace
+
+    witness = next((entry.trace for entry in result.properties if entry.name in result.asked and entry.trace is not None), None)
+    trace = result.trace or witness
+    if trace is None:
+        common.note(f"{target}: not written, there is no trace to save")
+        return
+    save_trace(trace, target)
+    common.note(f"{target}: a trace of {len(trace.steps)} steps; `kvmodel trace show {target}` shows it")
+
+
+def _print(verb: str, result: Result, instance: Instance, command: str, as_json: bool) -> None:
+    if as_json:
+        common.emit_json(verb, common.result_object(result, command))
+        return
+    from kvmodel.views.text import exploration_text, result_text
+
+    width, colour = common.page()
+    render = exploration_text if verb == "explore" else result_text
+    common.emit(render(result, instance, command, width=width, colour=colour))

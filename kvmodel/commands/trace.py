@@ -1,0 +1,132 @@
+"""``kvmodel trace show`` and ``kvmodel trace why``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from kvmodel.commands import common
+from kvmodel.errors import UsageError
+
+if TYPE_CHECKING:
+    from kvmodel.analyses.why import Blocked, Reason
+    from kvmodel.traces.trace import Trace
+
+__all__ = ["trace"]
+
+
+@click.group(
+    epilog="""\b
+Examples:
+  kvmodel trace show incident.itf.json
+  kvmodel trace why incident.itf.json 4 free r=r0"""
+)
+def trace() -> None:
+    """Look at a saved trace: show it, or ask why an action was not enabled."""
+
+
+def spec_option(command: common.F) -> common.F:
+    """``--spec``."""
+    return click.option("--spec", metavar="SPEC", help="Use this spec, not the one that the file names.")(command)
+
+
+@trace.command(
+    epilog="""\b
+Example:
+  kvmodel trace show incident.itf.json
+
+\b
+Exit code: 0, or 2 when the file is not a run of its spec."""
+)
+@click.argument("file")
+@spec_option
+@common.json_option
+def show(file: str, spec: str | None, as_json: bool) -> int:
+    """Replay the trace in FILE (ITF JSON) and show it as a table.
+
+    A trace that is not a run of its spec is refused at its first bad step.
+    """
+    from kvmodel.api import read_trace
+
+    found = read_trace(file, spec)
+    if as_json:
+        from kvmodel.traces.itf import itf_object
+
+        common.emit_json("trace show", {"spec": found.instance.system.name, "length": len(found.steps), "trace": itf_object(found)})
+        return common.ALL_HOLD
+    from kvmodel.views.text import trace_text
+
+    width, colour = common.page()
+    steps = f"{len(found.steps)} step{'' if len(found.steps) == 1 else 's'}"
+    common.emit(f"{found.instance.system.name} at {found.instance.describe_size()}, {steps}; replayed\n\n")
+    common.emit(trace_text(found, width=width, colour=colour))
+    return common.ALL_HOLD
+
+
+@trace.command(
+    epilog="""\b
+Examples:
+  kvmodel trace why incident.itf.json 4 free r=r0
+  kvmodel trace why incident.itf.json 0 land            every binding; the nearest first
+  kvmodel trace why incident.itf.json 7 land r=r1 target=decode.p0"""
+)
+@click.argument("file")
+@click.argument("step", type=int)
+@click.argument("action")
+@click.argument("arguments", nargs=-1, metavar="[ARG=VALUE ...]")
+@spec_option
+@common.json_option
+def why(file: str, step: int, action: str, arguments: tuple[str, ...], spec: str | None, as_json: bool) -> int:
+    """Say why ACTION is not enabled after STEP of the trace in FILE, guard by guard.
+
+    STEP is a number of the table that `kvmodel trace show` prints; the action is tried in the state of that line (0 is
+    the initial state). Arguments that are left out are tried with every value.
+    """
+    from kvmodel.analyses.why import element, why_not
+    from kvmodel.api import read_trace
+    from kvmodel.errors import nearest
+
+    found = read_trace(file, spec)
+    tried = found.instance.system.action(action)
+    domains = {parameter.name: parameter.domain for parameter in tried.parameters}
+    given = {}
+    for argument in arguments:
+        name, equals, label = argument.partition("=")
+        if not equals:
+            raise UsageError(f"'{argument}': write ARG=VALUE, as in r=r0")
+        if name not in domains:
+            raise UsageError(f"{action} has no parameter '{name}'{nearest(name, list(domains))} (it takes {', '.join(domains) or 'none'})")
+        given[name] = element(found.instance, domains[name], label)
+    reports = why_not(found, step, action, given)
+    if as_json:
+        common.emit_json("trace why", {"step": step, "action": action, "bindings": [_object(found, report) for report in reports]})
+        return common.ALL_HOLD
+    from kvmodel.views.text import why_text
+
+    width, colour = common.page()
+    common.emit(why_text(found, reports, width=width, colour=colour))
+    return common.ALL_HOLD
+
+
+def _object(trace: Trace, report: Blocked) -> dict[str, object]:
+    parameters = report.action.parameters
+    return {
+        "arguments": {p.name: trace.instance.label(p.domain, value) for p, value in zip(parameters, report.binding, strict=True)},
+        "enabled": report.enabled,
+        "ended": report.ended,
+        "guards": [
+            {
+                "name": guard.name,
+                "condition": guard.condition,
+                "where": str(guard.at),
+                "holds": guard.holds,
+                "reasons": [_reason(reason) for reason in guard.reasons],
+            }
+            for guard in report.guards
+        ],
+    }
+
+
+def _reason(reason: Reason) -> dict[str, object]:
+    return {"text": reason.text, "value": reason.value, "reads": dict(reason.reads), "inside": list(reason.inside), "where": str(reason.at)}

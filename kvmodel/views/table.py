@@ -1,0 +1,181 @@
+"""A trace as the rows of a table: the step, what it changed, and for each page who holds it and whose data is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from rich.table import Column, Table
+from rich.text import Text
+
+from kvmodel.language.instance import Instance, State
+from kvmodel.language.system import TransitionSystem, Variable
+from kvmodel.language.text import place
+from kvmodel.language.types import Bool, Maybe, Number, Sort, Type, Value
+from kvmodel.traces.trace import Choice, Trace
+from kvmodel.views.console import words
+
+__all__ = ["Ownership", "Row", "changes", "given", "ownership", "rows", "step_text", "trace_table"]
+
+MOST_PLACES = 4  # places of one change that are named; of more, the number is told
+NOBODY = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """The variables that say who holds a page (``holds: Relation[X, Page]``) and whose data is in it
+    (``content: Function[Page, X | None]``), whatever the two sorts are called."""
+
+    holds: Variable
+    content: Variable
+
+    @property
+    def holder(self) -> Sort:
+        sort = self.holds.keys[0]
+        assert isinstance(sort, Sort)
+        return sort
+
+    @property
+    def page(self) -> Sort:
+        sort = self.holds.keys[1]
+        assert isinstance(sort, Sort)
+        return sort
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a trace: the step that was taken (0: the initial state) and the state after it."""
+
+    number: int
+    node: str
+    action: str
+    changes: tuple[str, ...]
+    pages: tuple[str, ...]
+
+
+def ownership(system: TransitionSystem) -> Ownership | None:
+    """The page vocabulary of a system, or None when it has no `holds` and `content` of the shape that `Ownership` says."""
+    holds, content = system.by_name.get("holds"), system.by_name.get("content")
+    if holds is None or content is None or len(holds.keys) != 2 or not isinstance(holds.type, Bool):
+        return None
+    holder, page = holds.keys
+    if not isinstance(holder, Sort) or not isinstance(page, Sort):
+        return None
+    return Ownership(holds, content) if content.keys == (page,) and content.type == Maybe(holder) else None
+
+
+def step_text(instance: Instance, choice: Choice) -> str:
+    """A step by the names of its parameters: ``land(r=r0, source=prefill.p0, target=decode.p0)``."""
+    parameters = instance.system.action(choice.action).parameters
+    arguments = [f"{p.name}={instance.label(p.domain, value)}" for p, value in zip(parameters, choice.binding, strict=True)]
+    return f"{choice.action}({', '.join(arguments)})"
+
+
+def given(trace: Trace) -> tuple[str, ...]:
+    """The rigid values of the run, each as ``prompt[r0] = 2``; of relations only the places that are true."""
+    instance, layout = trace.instance, trace.instance.rigid_layout
+    found = []
+    for (name, index), value in zip(layout.places, trace.states[0].rigid, strict=True):
+        variable = instance.system.by_name[name]
+        if variable.partition or value is False or (isinstance(variable.type, Bool) and not value):
+            continue
+        label = place(name, tuple(instance.label(key, part) for key, part in zip(variable.keys, index, strict=True)))
+        found.append(label if isinstance(variable.type, Bool) else f"{label} = {_shown(instance, variable.type, value)}")
+    return tuple(found)
+
+
+def changes(instance: Instance, before: State, after: State) -> tuple[str, ...]:
+    """What differs between two states, in order of declaration: ``holds[r0,decode.p0]: no -> yes``."""
+    layout = instance.state_layout
+    found: list[tuple[str, str, str]] = []
+    for (name, index), old, new in zip(layout.places, before.values, after.values, strict=True):
+        if old != new:
+            variable = instance.system.by_name[name]
+            keys = ",".join(instance.label(key, part) for key, part in zip(variable.keys, index, strict=True))
+            change = f"{_shown(instance, variable.type, old)} -> {_shown(instance, variable.type, new)}"
+            found.append((name, keys, change))
+    lines = []
+    for name, mine in groupby(found, key=lambda entry: entry[0]):
+        together: dict[str, list[str]] = {}
+        for _, keys, change in mine:
+            together.setdefault(change, []).append(keys)
+        for change, indices in together.items():
+            if len(indices) > MOST_PLACES:
+                lines.append(f"{name}[{len(indices)} places]: {change}")
+            else:
+                lines.append(f"{' '.join(f'{name}[{keys}]' if keys else name for keys in indices)}: {change}")
+    return tuple(lines)
+
+
+def _shown(instance: Instance, kind: Type, value: Value) -> str:
+    return str(value) if isinstance(kind, Number) else instance.show(kind, value)
+
+
+def rows(trace: Trace) -> Iterator[Row]:
+    """The initial state and every step; `pages` has ``HOLDERS/CONTENT`` for each page of the instance."""
+    instance = trace.instance
+    pages = ownership(instance.system)
+    yield Row(0, "", "(initial state)", (), _pages(instance, pages, trace.states[0]))
+    for number, choice in enumerate(trace.steps, start=1):
+        before, after = trace.states[number - 1], trace.states[number]
+        # Actions of specs that say on which node they happen have a `node`.
+        node: str = getattr(instance.system.action(choice.action), "node", "")
+        yield Row(number, node, step_text(instance, choice), changes(instance, before, after), _pages(instance, pages, after))
+
+
+def _pages(instance: Instance, pages: Ownership | None, state: State) -> tuple[str, ...]:
+    if pages is None:
+        return ()
+    slots = instance.state_layout.slots
+    holders = instance.elements(pages.holder)
+    found = []
+    for page in instance.elements(pages.page):
+        held = [instance.label(pages.holder, h) for h in holders if state.values[slots["holds", (h, page)]]]
+        content = state.values[slots["content", (page,)]]
+        found.append(f"{'+'.join(held) or NOBODY}/{NOBODY if content is None else instance.label(pages.holder, content)}")
+    return tuple(found)
+
+
+def trace_table(trace: Trace, width: int) -> tuple[Table, str]:
+    """The trace as a table for `width` columns, and a sentence that explains its page columns (or '').
+
+    Pages that the run never touches are left out; when the rest does not fit either, one column names the pages that
+    the step changed.
+    """
+    lines = list(rows(trace))
+    pages = ownership(trace.instance.system)
+    labels = [trace.instance.label(pages.page, page) for page in trace.instance.elements(pages.page)] if pages else []
+    touched = [i for i in range(len(labels)) if any(line.pages[i] != f"{NOBODY}/{NOBODY}" for line in lines)]
+    widths = [max(*(len(part) for part in _header(labels[i]).split("\n")), *(len(line.pages[i]) for line in lines)) for i in touched]
+    apart = sum(widths) + 2 * len(widths) <= width * 0.45
+    heads = [Column("step", justify="right", no_wrap=True)]
+    heads += [Column("node", no_wrap=True)] if any(line.node for line in lines) else []
+    heads += [Column("action", overflow="fold"), Column("what changed", overflow="fold")]
+    heads += [Column(_header(labels[i]), no_wrap=True) for i in touched] if apart else [Column("pages", overflow="fold")]
+    table = Table(*heads, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    previous: tuple[str, ...] = lines[0].pages
+    for line in lines:
+        cells = [words(str(line.number), "dim"), *([words(line.node)] if any(entry.node for entry in lines) else [])]
+        cells += [words(line.action, "dim" if line.number == 0 else "cyan"), words("\n".join(line.changes))]
+        changed = [i for i in touched if line.pages[i] != previous[i]]
+        if apart:
+            cells += [_page(line.pages[i], i in changed) for i in touched]
+        else:
+            shown = changed if line.number else touched[:0]
+            cells.append(words("\n".join(f"{labels[i]} {line.pages[i]}" for i in shown)))
+        table.add_row(*cells)
+        previous = line.pages
+    legend = f"pages: who holds it / whose data is in it ({NOBODY}: nobody, blank)" if touched else ""
+    return table, legend
+
+
+def _header(label: str) -> str:
+    """The label of a page above its column; the pool's name on a line of its own."""
+    return label.replace(".", "\n", 1)
+
+
+def _page(cell: str, changed: bool) -> Text:
+    holders, _, content = cell.partition("/")
+    foreign = content != NOBODY and content not in holders.split("+") and holders != NOBODY
+    return words(cell, ("bold red" if foreign else "bold") if changed else ("red" if foreign else ""))

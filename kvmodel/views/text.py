@@ -1,0 +1,256 @@
+"""What people read: a result, a trace, and why an action was not enabled, as text.
+
+Each function returns text of at most `width` columns, with colour codes only when `colour` is true.
+"""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from kvmodel.analyses.why import Blocked, Reason, violation
+from kvmodel.errors import printable
+from kvmodel.language.instance import Instance
+from kvmodel.language.system import PropertyKind, TransitionSystem
+from kvmodel.traces.trace import Trace
+from kvmodel.verdict import Coverage, PropertyResult, Result, Verdict
+from kvmodel.views.console import PLAIN_WIDTH, columns, draw, indented, words
+from kvmodel.views.table import given, step_text, trace_table
+
+__all__ = ["command_line", "exploration_text", "flags_text", "result_text", "trace_text", "why_text"]
+
+STYLES = {Verdict.HOLDS: "green", Verdict.VIOLATED: "bold red", Verdict.UNDECIDED: "yellow"}
+MOST_BLOCKED = 3  # bindings that are explained when not all arguments were given
+
+
+def result_text(result: Result, instance: Instance, command: str, *, width: int = PLAIN_WIDTH, colour: bool = False) -> str:
+    """Everything that a check has to say; `command` reproduces it."""
+    parts: list[RenderableType] = []
+    headline = result.headline
+    if headline is not None and headline.trace is not None:
+        parts += [*_trace(headline.trace, width), Text()]
+    parts += [_verdict(result), Text(), *_properties(result), *_findings(result), *_end(result, instance, command, width)]
+    return draw(parts, width=width, colour=colour)
+
+
+def exploration_text(result: Result, instance: Instance, command: str, *, width: int = PLAIN_WIDTH, colour: bool = False) -> str:
+    """The statistics of an exploration: counts, how often each action fired, findings and properties."""
+    fired = columns("action", "fired")
+    fired.columns[1].justify = "right"
+    for name, count in result.fired:
+        fired.add_row(words(name, "" if count else "yellow"), words(f"{count:,}"))
+    parts: list[RenderableType] = [_verdict(result), Text(), fired, Text(), *_properties(result)]
+    return draw([*parts, *_findings(result), *_end(result, instance, command, width)], width=width, colour=colour)
+
+
+def trace_text(trace: Trace, *, width: int = PLAIN_WIDTH, colour: bool = False) -> str:
+    """A trace as a table, with the sentence that says what it shows."""
+    return draw(_trace(trace, width), width=width, colour=colour)
+
+
+def _trace(trace: Trace, width: int) -> list[RenderableType]:
+    table, legend = trace_table(trace, width)
+    facts = given(trace)
+    parts: list[RenderableType] = []
+    if facts:
+        parts += [words("given: " + ", ".join(facts)), Text()]
+    parts.append(table)
+    if legend:
+        parts += [Text(), words(legend, "dim")]
+    if trace.property:
+        parts += [Text(), *_shows(trace)]
+    return parts
+
+
+def _shows(trace: Trace) -> Iterator[RenderableType]:
+    """The property in the spec's own words, for which parameters, and which part of it decides."""
+    shown = violation(trace)
+    kind = shown.property.kind
+    reached = kind is PropertyKind.REACHABLE
+    word = "shown by the last step" if reached else "violated"
+    step = f"step {len(trace.steps)}" if trace.steps else "the initial state"
+    arguments = ", ".join(f"{name} = {label}" for name, label in shown.arguments)
+    head = Text.assemble((printable(shown.property.name), "bold"), " is ", (word, "green" if reached else "bold red"))
+    head.append(printable(f"{'' if reached else f' by {step}'}{f' for {arguments}' if arguments else ''}:"))
+    yield head
+    yield indented(words(_paragraphs(shown.property.doc) or f"{shown.property.name} has no description."))
+    if kind is PropertyKind.NO_DEADLOCK:
+        yield indented(words("Nothing is enabled here, and the state is not final."))
+    for reason in shown.reasons:
+        yield from _reason(reason, reached)
+    if str(shown.property.at) and shown.property.at.file:
+        yield indented(words(f"({shown.property.at})", "dim"))
+
+
+def _reason(reason: Reason, holds: bool = False) -> Iterator[RenderableType]:
+    values = ", ".join(f"{name} is {value}" for name, value in reason.reads if not (len(reason.reads) == 1 and name == reason.text))
+    single = len(reason.reads) == 1 and reason.reads[0][0] == reason.text
+    line = Text.assemble(("because " if holds else "broken: ", "bold"), printable(reason.text))
+    if single or not reason.reads:
+        line.append(f" is {printable(reason.value)}")
+    elif values:
+        line.append(printable(f"   [{values}]"))
+    yield indented(line)
+    if reason.inside:
+        yield indented(words("where " + ", ".join(reason.inside), "dim"), 4)
+
+
+def _paragraphs(doc: str) -> str:
+    """A docstring with its own line breaks undone."""
+    return "\n".join(" ".join(paragraph.split()) for paragraph in textwrap.dedent(doc).strip().split("\n\n")) if doc.strip() else ""
+
+
+def _verdict(result: Result) -> Text:
+    line = words(f"{result.spec}: ", "bold")
+    line.append(result.verdict.value, STYLES[result.verdict])
+    headline = result.headline
+    if headline is not None:
+        line.append(f", {printable(headline.name)}{_length(headline)}")
+    counts = ", ".join(f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in result.statistics)
+    line.append(f"\n{result.method}: {result.coverage}{'; ' if counts else ''}{counts}; {result.seconds:.1f} s")
+    return line
+
+
+def _length(result: PropertyResult) -> str:
+    if result.length is None:
+        return ""
+    return f" in {result.length} step{'' if result.length == 1 else 's'}" if result.length else " in the initial state"
+
+
+def _properties(result: Result) -> Iterator[RenderableType]:
+    table = columns("property", "verdict", "coverage", "")
+    for entry in result.properties:
+        table.add_row(
+            words(entry.name), words(entry.verdict.value, STYLES[entry.verdict]), words(entry.coverage.word), words(_told(entry))
+        )
+    yield table
+
+
+def _told(entry: PropertyResult) -> str:
+    length = _length(entry).strip()
+    if entry.reachable and entry.verdict is Verdict.HOLDS:
+        told = f"reached {length}"
+    elif entry.reachable and entry.verdict is Verdict.VIOLATED:
+        told = "never reached"
+    else:
+        told = length
+    return "; ".join(part for part in (told, entry.reason) if part)
+
+
+def _findings(result: Result) -> Iterator[RenderableType]:
+    if not result.findings:
+        return
+    yield Text()
+    yield words("findings", "bold")
+    for finding in result.findings:
+        line = words(f"{finding.kind.value}: ", "yellow")
+        line.append(printable(f"{finding.subject} ({finding.where})" if ":" in finding.where else finding.subject))
+        yield indented(line)
+        yield indented(words(finding.message), 4)
+
+
+def _end(result: Result, instance: Instance, command: str, width: int) -> Iterator[RenderableType]:
+    if instance.system.flags:
+        yield Text()
+        yield words("flags", "bold")
+        yield indented(_flags(instance.system))
+    yield Text()
+    yield words("reproduce", "bold")
+    for line in _wrapped_command(command, width - 2):
+        yield Text("  " + printable(line), no_wrap=True, overflow="ignore")
+
+
+def flags_text(system: TransitionSystem, *, width: int = PLAIN_WIDTH, colour: bool = False) -> str:
+    """The effective flags of a system by kind."""
+    return draw([_flags(system)], width=width, colour=colour)
+
+
+def _flags(system: TransitionSystem) -> Table:
+    table = columns("", "")
+    for kind in dict.fromkeys(flag.kind for flag in system.flags):
+        values = [f"{flag.name}={'on' if flag.value else 'off'}" for flag in system.flags if flag.kind is kind]
+        table.add_row(words(kind.value), words("  ".join(values)))
+    return table
+
+
+def command_line(
+    verb: str,
+    spec: str,
+    properties: Sequence[str] = (),
+    *,
+    options: Mapping[str, object] | None = None,
+    coverage: Coverage,
+) -> str:
+    """The command that reproduces a result: sizes and every effective flag are spelled out."""
+    parts = ["kvmodel", verb, spec, *properties]
+    for name, value in (options or {}).items():
+        parts += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+    for name, size in coverage.size or ():
+        parts += ["--size", f"{name}={size}"]
+    for name, on in coverage.flags or ():
+        parts += ["--flag" if on else "--no-flag", name]
+    return shlex.join(parts)
+
+
+def _wrapped_command(command: str, width: int) -> list[str]:
+    """A command over several lines that a shell reads as one; an option stays with its value."""
+    words_of = shlex.split(command)
+    groups: list[str] = []
+    for position, word in enumerate(words_of):
+        previous = words_of[position - 1] if position else ""
+        if groups and previous.startswith("--") and not word.startswith("--"):
+            groups[-1] += " " + shlex.quote(word)
+        else:
+            groups.append(shlex.quote(word))
+    lines = [""]
+    for group in groups:
+        if lines[-1] and len(lines[-1]) + len(group) + 3 > width:
+            lines[-1] += " \\"
+            lines.append("    " + group)
+        else:
+            lines[-1] += (" " if lines[-1].strip() else "") + group
+    return lines
+
+
+def why_text(trace: Trace, blocked: Sequence[Blocked], *, width: int = PLAIN_WIDTH, colour: bool = False) -> str:
+    """Why an action is not enabled after a step: its guards, and for each false one the part that is false."""
+    parts: list[RenderableType] = []
+    step = blocked[0].step
+    after = f"step {step}, {step_text(trace.instance, trace.steps[step - 1])}" if step else "the initial state"
+    enabled = [report for report in blocked if report.enabled]
+    shown = enabled[:MOST_BLOCKED] or list(blocked[:MOST_BLOCKED])
+    for report in shown:
+        parts += _blocked(trace, report, after)
+        parts.append(Text())
+    hidden = len(blocked) - len(shown)
+    if hidden:
+        kind = "are not enabled" if enabled else "have at least as many false guards"
+        parts.append(words(f"{hidden:,} other bindings {kind if hidden > 1 or enabled else 'has at least as many false guards'}", "dim"))
+        parts.append(Text())
+    return draw(parts[:-1], width=width, colour=colour)
+
+
+def _blocked(trace: Trace, report: Blocked, after: str) -> Iterator[RenderableType]:
+    from kvmodel.traces.trace import Choice
+
+    call = step_text(trace.instance, Choice(report.action.name, report.binding))
+    verdict = ("is enabled", "green") if report.enabled else ("is not enabled", "bold red")
+    head = Text.assemble(f"After {printable(after)}: ", (printable(call), "bold"), " ", verdict)
+    yield head
+    if report.ended:
+        yield indented(words(report.ended))
+    for guard in report.guards:
+        mark = words("true   " if guard.holds else "FALSE  ", "green" if guard.holds else "bold red")
+        mark.append(printable(f"{guard.name}"), "bold")
+        mark.append(printable(f": {guard.condition}"))
+        if guard.at.file:
+            mark.append(printable(f"  ({guard.at})"), "dim")
+        yield indented(mark)
+        for reason in guard.reasons:
+            for line in _reason(reason):
+                yield indented(line, 7)
