@@ -241,7 +241,7 @@ class Handoff(Pages):
 
     # -- the prefill node
 
-    @action
+    @action(node="prefill")
     def reject(s, r: Request) -> None:
         """Prefill's intake marks a prompt longer than its pool as rejected and swaps it for a one-token stub."""
         require(
@@ -250,7 +250,7 @@ class Handoff(Pages):
         )
         s.seen_as[r] = Prompt.STUB
 
-    @action
+    @action(node="prefill")
     def truncate(s, r: Request) -> None:
         """Prefill's intake cuts a prompt longer than its pool to its own limit. Decode is not asked."""
         require(
@@ -259,7 +259,7 @@ class Handoff(Pages):
         )
         s.seen_as[r] = Prompt.SHORTENED
 
-    @action
+    @action(node="prefill")
     def prefill_door(s, r: Request) -> None:
         """Prefill lets the request into its queue. The capacity check measures the prompt that it has now: a stub always fits."""
         require(s.prefill[r] == Prefill.NEW, "arrived")
@@ -267,7 +267,7 @@ class Handoff(Pages):
         require(implies(s.prefill_door_honours_reject, s.seen_as[r] != Prompt.STUB), "not rejected")
         s.prefill[r] = Prefill.QUEUED
 
-    @action
+    @action(node="prefill")
     def refuse(s, r: Request) -> None:
         """Prefill's door turns a rejected request away; the client sees 400."""
         require(s.prefill_door_honours_reject and s.prefill[r] == Prefill.NEW and s.seen_as[r] == Prompt.STUB, "rejected")
@@ -275,7 +275,7 @@ class Handoff(Pages):
         if s.client[r] == Client.WAITING:
             s.client[r] = Client.REFUSED
 
-    @action
+    @action(node="prefill")
     def forward(s, r: Request, first: Page) -> None:
         """The forward pass fills the request's pages in prefill's pool; of a stub it fills the first one only."""
         require(s.prefill[r] == Prefill.QUEUED and s.source(r, first), "queued, with pages")
@@ -285,7 +285,7 @@ class Handoff(Pages):
                 s.content[p] = r
                 s.written[r, p] = True
 
-    @action
+    @action(node="prefill")
     def retire(s, r: Request) -> None:
         """After the forward pass prefill sees the pending reject and ends the request; the client sees 400."""
         require(
@@ -299,7 +299,7 @@ class Handoff(Pages):
             if s.source(r, p):
                 s.give_back(r, p)
 
-    @action
+    @action(node="prefill")
     def send(s, r: Request, first: Page) -> None:
         """Prefill posts its remote writes, one a page: for every page that decode listed, or for the first only when the
         prompt that prefill has is shorter than the one that decode reserved for."""
@@ -317,7 +317,7 @@ class Handoff(Pages):
             if s.source(r, p):
                 s.reading[r, p] = True
 
-    @action
+    @action(node="network")
     def land(s, r: Request, source: Page, target: Page) -> None:
         """A remote write lands: the bytes of a page of prefill's are now in a page of decode's, whoever owns that by now."""
         require(s.pool[source] == Pool.PREFILL and s.reading[r, source], "read from prefill's page")
@@ -327,7 +327,7 @@ class Handoff(Pages):
         if s.holds[r, target]:
             s.written[r, target] = True
 
-    @action
+    @action(node="prefill")
     def succeed(s, r: Request) -> None:
         """Every write that prefill posted has landed. It reports success for what *it* sent, and frees its own pages."""
         require(s.prefill[r] == Prefill.SENDING, "sending")
@@ -339,7 +339,7 @@ class Handoff(Pages):
                 s.forget(r, p)
                 s.recycle(p)
 
-    @action
+    @action(node="prefill")
     def stop(s, r: Request) -> None:
         """Prefill hears that the client was answered or is gone, and drops a request that it has not begun to send."""
         require(
@@ -353,7 +353,7 @@ class Handoff(Pages):
 
     # -- the decode node
 
-    @action
+    @action(node="decode")
     def decode_door(s, r: Request) -> None:
         """Decode admits the request under its own limit, for its original length."""
         require(s.decode[r] == Decode.NEW, "arrived")
@@ -364,7 +364,7 @@ class Handoff(Pages):
         )
         s.decode[r] = Decode.ADMITTED
 
-    @action
+    @action(node="decode")
     def refuse_at_decode(s, r: Request) -> None:
         """Decode refuses a prompt longer than its own pool; the client sees 400."""
         require(not s.decode_pool_covers_context and s.decode[r] == Decode.NEW and s.oversize_for_decode(r), "longer than decode's pool")
@@ -372,7 +372,7 @@ class Handoff(Pages):
         if s.client[r] == Client.WAITING:
             s.client[r] = Client.REFUSED
 
-    @action
+    @action(node="decode")
     def announce(s, r: Request) -> None:
         """Decode has reserved pages for the original prompt and sends the page list to prefill."""
         require(
@@ -383,14 +383,14 @@ class Handoff(Pages):
         )
         s.decode[r] = Decode.LISTED
 
-    @action
+    @action(node="decode")
     def commit(s, r: Request) -> None:
         """Decode takes prefill's success as complete and lets the request run."""
         require(s.decode[r] == Decode.LISTED and s.prefill[r] == Prefill.SENT, "success reported")
         require(s.transfer_accepted(r), "transfer accepted")
         s.decode[r] = Decode.RUNNING
 
-    @action
+    @action(node="decode")
     def read(s, r: Request) -> None:
         """A decode step attends to every page that the request holds."""
         require(s.decode[r] == Decode.RUNNING and not s.attending(r) and s.reads_accepted(r), "running")
@@ -398,7 +398,7 @@ class Handoff(Pages):
             if s.target(r, p):
                 s.reading[r, p] = True
 
-    @action
+    @action(node="decode")
     def finish(s, r: Request) -> None:
         """The answer is complete: the client sees 200, and the pages go back."""
         require(s.attending(r), "read")
@@ -410,7 +410,7 @@ class Handoff(Pages):
                 s.forget(r, p)
                 s.recycle(p)
 
-    @action
+    @action(node="decode")
     def fail(s, r: Request) -> None:
         """A check of decode's fails: the client sees 500, and the pages go back."""
         require(
@@ -421,7 +421,7 @@ class Handoff(Pages):
         s.close_at_decode(r)
         s.client[r] = Client.FAILED
 
-    @action
+    @action(node="decode")
     def hear_reject(s, r: Request) -> None:
         """Prefill's refusal reaches decode, sooner or later, and decode lets go of the pages."""
         require(
@@ -432,7 +432,7 @@ class Handoff(Pages):
         )
         s.close_at_decode(r)
 
-    @action
+    @action(node="client")
     def abort(s, r: Request) -> None:
         """The client aborts or disconnects; decode closes the request between two steps. Writes in flight go on."""
         require(s.client[r] == Client.WAITING and not s.attending(r), "between steps")
@@ -460,6 +460,11 @@ class Handoff(Pages):
     def no_internal_error(s, r: Request) -> bool:
         """No request ends in 500."""
         return s.client[r] != Client.FAILED
+
+    @invariant
+    def ends_with_the_answer(s, r: Request) -> bool:
+        """Decode no longer works on a request that it has answered or whose client is gone."""
+        return implies(s.client[r] in (Client.OK, Client.FAILED, Client.GONE), s.decode[r] == Decode.CLOSED)
 
     @invariant
     def fits_pools(s, r: Request) -> bool:

@@ -19,7 +19,8 @@ Report = Callable[[SpecClass, ast.AST, str, str, str], None]
 
 @dataclass(frozen=True)
 class Method:
-    """A method of a spec class. `kind` is its decorator; `drop` names inherited guards that it removes."""
+    """A method of a spec class. `kind` is its decorator; `drop` names inherited guards that it removes,
+    `node_name` the node on which an action happens."""
 
     name: str
     kind: str
@@ -27,6 +28,7 @@ class Method:
     node: ast.FunctionDef
     override: bool
     drop: tuple[str, ...] = ()
+    node_name: str = ""
 
     @property
     def where(self) -> str:
@@ -118,6 +120,7 @@ def _add_method(spec: SpecClass, node: ast.FunctionDef, body: Body, report: Repo
     kinds: list[str] = []
     override = False
     drop: tuple[str, ...] = ()
+    node_name = ""
     where = f"{spec.name}.{node.name}"
     for decorator in node.decorator_list:
         call = decorator if isinstance(decorator, ast.Call) else None
@@ -129,6 +132,7 @@ def _add_method(spec: SpecClass, node: ast.FunctionDef, body: Body, report: Repo
             kinds.append(found.name)
             if call is not None:
                 drop = tuple(_drops(spec, call, where, report))
+                node_name = _node(call)
         else:
             text = ast.unparse(decorator)
             report(spec, decorator, where, f"@{text} is not a decorator of the language{nearest(text, DECORATORS)}",
@@ -146,13 +150,15 @@ def _add_method(spec: SpecClass, node: ast.FunctionDef, body: Body, report: Repo
     if not arguments.args or arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.posonlyargs or arguments.defaults:
         report(spec, node, where, "parameters are the spec itself and named elements, nothing else", f"write def {node.name}(s, r: Request)")
         return
-    body.methods[node.name] = Method(node.name, kinds[0], spec, node, override, drop)
+    body.methods[node.name] = Method(node.name, kinds[0], spec, node, override, drop, node_name)
 
 
 def _drops(spec: SpecClass, call: ast.Call, where: str, report: Report) -> Iterator[str]:
     hint = 'write @action(drop=("guard name",))'
     for keyword in call.keywords:
         match keyword:
+            case ast.keyword(arg="node", value=ast.Constant(value=str())):
+                pass
             case ast.keyword(arg="drop", value=ast.Tuple(elts=elements) | ast.List(elts=elements)):
                 for element in elements:
                     if isinstance(element, ast.Constant) and isinstance(element.value, str):
@@ -162,4 +168,11 @@ def _drops(spec: SpecClass, call: ast.Call, where: str, report: Report) -> Itera
             case _:
                 report(spec, keyword.value, where, f"@action has no argument '{keyword.arg}' of this form", hint)
     for argument in call.args:
-        report(spec, argument, where, "@action takes only drop=", hint)
+        report(spec, argument, where, "@action takes only drop= and node=", hint)
+
+
+def _node(call: ast.Call) -> str:
+    for keyword in call.keywords:
+        if keyword.arg == "node" and isinstance(keyword.value, ast.Constant) and isinstance(keyword.value.value, str):
+            return keyword.value.value
+    return ""

@@ -339,7 +339,8 @@ class _Reader:
             return
         doc = method.doc or next((m.doc for _, m in self.by_name[method.name] if m.doc), "")
         at = span(method.owner.module, method.node)
-        yield Action(method.name, parameters, tuple(steps.guards), tuple(steps.assertions), tuple(steps.updates), doc, at)
+        node = next((m.node_name for _, m in self.by_name[method.name] if m.node_name), "")
+        yield Action(method.name, parameters, tuple(steps.guards), tuple(steps.assertions), tuple(steps.updates), doc, at, node)
 
     def _run(self, level: int, method: Method, names: Mapping[str, Expr], steps: _Steps, caller: _Place | None) -> None:
         """Read the body of an action or an effect; a mistake in a statement is reported and the next one is read."""

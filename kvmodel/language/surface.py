@@ -141,9 +141,10 @@ def counter(low: int, high: int, *, starts: int = 0) -> Any:
 @overload
 def action(method: F) -> F: ...
 @overload
-def action(*, drop: tuple[str, ...]) -> Callable[[F], F]: ...
-def action(method: Any = None, *, drop: tuple[str, ...] = ()) -> Any:
-    """A step of the protocol: `require`, then updates. ``drop`` removes inherited guards by name."""
+def action(*, drop: tuple[str, ...] = ..., node: str = ...) -> Callable[[F], F]: ...
+def action(method: Any = None, *, drop: tuple[str, ...] = (), node: str = "") -> Any:
+    """A step of the protocol: `require`, then updates. ``drop`` removes inherited guards by name; ``node`` says where
+    the step happens, for the tables that people read."""
     return method if method is not None else lambda inner: inner
 
 

@@ -112,7 +112,10 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A named step: enabled for a binding of its parameters when every guard is true; its updates are simultaneous."""
+    """A named step: enabled for a binding of its parameters when every guard is true; its updates are simultaneous.
+
+    `node` names the node on which it happens, for people; it has no meaning.
+    """
 
     name: str
     parameters: tuple[Bound, ...]
@@ -121,6 +124,7 @@ class Action:
     updates: tuple[Update, ...] = ()
     doc: str = field(default="", compare=False)
     at: Span = field(default=NOWHERE, compare=False)
+    node: str = field(default="", compare=False)
 
     def expressions(self) -> Iterator[Expr]:
         """Every expression of the action: guards, assertions and updates."""

@@ -9,14 +9,13 @@ from itertools import groupby
 from rich.table import Column, Table
 from rich.text import Text
 
-from kvmodel.language.instance import Instance, State
-from kvmodel.language.system import TransitionSystem, Variable
-from kvmodel.language.text import place
+from kvmodel.language.instance import Binding, Instance, State
+from kvmodel.language.system import Anything, TransitionSystem, Variable
 from kvmodel.language.types import Bool, Maybe, Number, Sort, Type, Value
 from kvmodel.traces.trace import Choice, Trace
 from kvmodel.views.console import words
 
-__all__ = ["Ownership", "Row", "changes", "given", "ownership", "rows", "step_text", "trace_table"]
+__all__ = ["Ownership", "Row", "changes", "chosen", "given", "ownership", "rows", "step_text", "trace_table"]
 
 MOST_PLACES = 4  # places of one change that are named; of more, the number is told
 NOBODY = "-"
@@ -80,8 +79,23 @@ def given(trace: Trace) -> tuple[str, ...]:
         variable = instance.system.by_name[name]
         if variable.partition or value is False or (isinstance(variable.type, Bool) and not value):
             continue
-        label = place(name, tuple(instance.label(key, part) for key, part in zip(variable.keys, index, strict=True)))
+        label = _place(instance, variable, index)
         found.append(label if isinstance(variable.type, Bool) else f"{label} = {_shown(instance, variable.type, value)}")
+    return tuple(found)
+
+
+def chosen(trace: Trace) -> tuple[str, ...]:
+    """What the initial state has where a run may start with anything, as ``client[r0] = OK``; plain values (false, none,
+    the first member of an enumeration) are left out, and so is what the page columns show."""
+    instance, layout = trace.instance, trace.instance.state_layout
+    pages = ownership(instance.system)
+    found = []
+    for (name, index), value in zip(layout.places, trace.states[0].values, strict=True):
+        variable = instance.system.by_name[name]
+        plain = value in (None, False) or value == instance.values_of(variable.type)[0]
+        if not isinstance(variable.initial, Anything) or plain or (pages and name in (pages.holds.name, pages.content.name)):
+            continue
+        found.append(f"{_place(instance, variable, index)} = {_shown(instance, variable.type, value)}")
     return tuple(found)
 
 
@@ -92,20 +106,23 @@ def changes(instance: Instance, before: State, after: State) -> tuple[str, ...]:
     for (name, index), old, new in zip(layout.places, before.values, after.values, strict=True):
         if old != new:
             variable = instance.system.by_name[name]
-            keys = ",".join(instance.label(key, part) for key, part in zip(variable.keys, index, strict=True))
             change = f"{_shown(instance, variable.type, old)} -> {_shown(instance, variable.type, new)}"
-            found.append((name, keys, change))
+            found.append((name, _place(instance, variable, index), change))
     lines = []
     for name, mine in groupby(found, key=lambda entry: entry[0]):
         together: dict[str, list[str]] = {}
-        for _, keys, change in mine:
-            together.setdefault(change, []).append(keys)
-        for change, indices in together.items():
-            if len(indices) > MOST_PLACES:
-                lines.append(f"{name}[{len(indices)} places]: {change}")
-            else:
-                lines.append(f"{' '.join(f'{name}[{keys}]' if keys else name for keys in indices)}: {change}")
+        for _, where, change in mine:
+            together.setdefault(change, []).append(where)
+        for change, places in together.items():
+            shown = f"{name}[{len(places)} places]" if len(places) > MOST_PLACES else " ".join(places)
+            lines.append(f"{shown}: {change}")
     return tuple(lines)
+
+
+def _place(instance: Instance, variable: Variable, index: Binding) -> str:
+    """A variable at an index, without blanks, so that a line of a table does not break inside it."""
+    keys = ",".join(instance.label(key, part) for key, part in zip(variable.keys, index, strict=True))
+    return f"{variable.name}[{keys}]" if keys else variable.name
 
 
 def _shown(instance: Instance, kind: Type, value: Value) -> str:
@@ -116,12 +133,21 @@ def rows(trace: Trace) -> Iterator[Row]:
     """The initial state and every step; `pages` has ``HOLDERS/CONTENT`` for each page of the instance."""
     instance = trace.instance
     pages = ownership(instance.system)
-    yield Row(0, "", "(initial state)", (), _pages(instance, pages, trace.states[0]))
+    yield Row(0, "", "(initial state)", chosen(trace), _pages(instance, pages, trace.states[0]))
     for number, choice in enumerate(trace.steps, start=1):
         before, after = trace.states[number - 1], trace.states[number]
-        # Actions of specs that say on which node they happen have a `node`.
-        node: str = getattr(instance.system.action(choice.action), "node", "")
-        yield Row(number, node, step_text(instance, choice), changes(instance, before, after), _pages(instance, pages, after))
+        yield Row(number, node_of(instance, choice), step_text(instance, choice), changes(instance, before, after), _pages(instance, pages, after))
+
+
+def node_of(instance: Instance, choice: Choice) -> str:
+    """The node on which a step happens: as its action says, otherwise that of the one page that it is about."""
+    action = instance.system.action(choice.action)
+    if action.node:
+        return action.node
+    pairs = zip(action.parameters, choice.binding, strict=True)
+    parts = {instance.part_of.get((p.domain.name, value)) for p, value in pairs if isinstance(value, int)} - {None}
+    only = parts.pop() if len(parts) == 1 else None
+    return only.lower() if only else ""
 
 
 def _pages(instance: Instance, pages: Ownership | None, state: State) -> tuple[str, ...]:
