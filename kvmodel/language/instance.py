@@ -103,11 +103,12 @@ class Instance:
     parts: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     @staticmethod
-    def make(system: TransitionSystem, sizes: Mapping[str, int] | None = None) -> Instance:
+    def make(system: TransitionSystem, sizes: Mapping[str, int] | None = None, *, limit: int | None = LARGEST_LAYOUT) -> Instance:
         """An instance of `system`. `sizes` may name a sort (``Page``: that many in each part) or a part
         (``Page.DECODE``); what it leaves out has the spec's own default, or 2.
 
-        Raises InstanceError for an unknown sort, a size below 1, or a state of more than two million values.
+        Raises InstanceError for an unknown sort, a size below 1, or a state of more than `limit` values (None: any number,
+        for readings that never lay a whole state out).
         """
         partitions = {v.keys[0].name: v for v in system.variables if v.partition}
         wanted = _ordered(dict(system.sizes)) | _ordered(dict(sizes or {}))
@@ -139,8 +140,8 @@ class Instance:
                 counts.append((entry.name, each))
         instance = Instance(system, tuple(counts), tuple(parts))
         total = sum(_cells(instance, variable) for variable in system.variables)
-        if total > LARGEST_LAYOUT:
-            raise InstanceError(f"a state of {system.name} at this size has {total:,} values; at most {LARGEST_LAYOUT:,}")
+        if limit is not None and total > limit:
+            raise InstanceError(f"a state of {system.name} at this size has {total:,} values; at most {limit:,}")
         return instance
 
     @cached_property

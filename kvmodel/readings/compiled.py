@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from kvmodel.errors import UsageError, nearest
@@ -28,7 +29,7 @@ from kvmodel.language.instance import Binding, Instance, State
 from kvmodel.language.system import Anything, Condition, Property, PropertyKind, TransitionSystem, Variable
 from kvmodel.language.types import Enumeration, Value
 from kvmodel.readings.fold import fold, fold_system
-from kvmodel.readings.footprint import Footprint, footprint, property_footprint
+from kvmodel.readings.footprint import Access, Footprint, footprint, property_footprint
 from kvmodel.readings.generated import NO_SUCH_ELEMENT, ActionCode, ActionSource, failing, put, touched_checks, value_of
 from kvmodel.readings.sparse import SparseState, StoreLayout
 
@@ -46,15 +47,22 @@ class Violation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a step or a batch changed, and the assertions ``assert:ACTION:NAME`` that it broke."""
+    """What a step or a batch changed, and the assertions ``assert:ACTION:NAME`` that it broke.
 
+    `keys` has for each of `variables` where it changed, as generated code notes it; `of` gives it in a plain form.
+    """
+
+    layout: StoreLayout
     variables: tuple[str, ...]
-    keys: tuple[list[Any], ...]
+    keys: tuple[Any, ...]
     broken: tuple[Violation, ...] = ()
 
     def of(self, variable: str) -> Sequence[Any]:
         """The keys at which a variable changed: elements where it has one key, tuples where it has another number."""
-        return self.keys[self.variables.index(variable)] if variable in self.variables else ()
+        if variable not in self.variables:
+            return ()
+        keys = self.keys[self.variables.index(variable)]
+        return [(first, second) for first, group in keys.items() for second in group] if self.layout.stores[variable].rows else keys
 
 
 class CompiledSystem:
@@ -78,6 +86,7 @@ class CompiledSystem:
         self.system = fold_system(system)
         names = [p.name for p in self.system.properties if p.kind is not PropertyKind.REACHABLE] if properties is None else properties
         self.watched = tuple(self.system.property(name) for name in names)
+        self._sizes = dict(self.instance.sizes)
         self._layout = StoreLayout(self.instance)
         self._order = {candidate.name: number for number, candidate in enumerate(self.watched)}
         invariants = [candidate for candidate in self.watched if candidate.kind is PropertyKind.INVARIANT]
@@ -174,26 +183,35 @@ class CompiledSystem:
         when a counter would leave its range.
         """
         code = self._code(action)
-        if len(bindings) > 1:
-            self._require_commuting(code, bindings)
-            overflow = code.overflow(state.cells, bindings) if code.overflow else None
+        shaky = self._shaky(code, bindings) if len(bindings) > 1 else frozenset()
+        if len(bindings) > 1 and code.overflow:
+            overflow = code.overflow(state.cells, bindings)
             if overflow is not None:
                 raise UsageError(f"{self._show(action, overflow)} takes a counter out of its range: take it as a step of its own")
-        return self._take(state, code, bindings)
+        return self._take(state, code, bindings, shaky)
 
-    def _take(self, state: SparseState, code: ActionCode, bindings: Sequence[Binding]) -> Changes:
+    def _take(self, state: SparseState, code: ActionCode, bindings: Sequence[Binding], shaky: frozenset[Access] = frozenset()) -> Changes:
+        name = code.action.name
         if state.out_of_range:
-            raise UsageError(f"{code.action.name} is not enabled: a counter is out of its range")
-        refused = code.admit(state.cells, bindings)
+            raise UsageError(f"{name} is not enabled: a counter is out of its range")
+        # A firm guard that is true is enough; otherwise it takes the real one to say what is wrong.
+        unsure = code.admit_firm(shaky)(state.cells, bindings) if shaky else None
+        refused = code.admit(state.cells, bindings) if unsure or not shaky else None
         if refused is not None:
             number, binding = refused
-            raise UsageError(f"{self._show(code.action.name, binding)} is not enabled: {self._reason(code.action.name, number)}")
+            raise UsageError(f"{self._show(name, binding)} is not enabled: {self._reason(name, number)}")
+        if unsure is not None:
+            number, binding = unsure
+            raise UsageError(
+                f"{name} cannot be taken in this batch: the guard '{code.action.guards[number].name}' of "
+                f"{self._show(name, binding)} depends on {', '.join(sorted(map(str, shaky)))}, which another of its bindings may write"
+            )
         broken: list[tuple[int, Binding]] = []
         keys = code.apply(state.cells, state.out_of_range, bindings, broken)
         if not broken:
-            return Changes(code.written, keys)
-        name, assertions = code.action.name, code.action.assertions
-        return Changes(code.written, keys, tuple(Violation(f"assert:{name}:{assertions[n].name}", binding) for n, binding in broken))
+            return Changes(self._layout, code.written, keys)
+        assertions = [f"assert:{name}:{assertion.name}" for assertion in code.action.assertions]
+        return Changes(self._layout, code.written, keys, tuple(Violation(assertions[number], binding) for number, binding in broken))
 
     def bindings(self, state: SparseState, action: str) -> tuple[Binding, ...]:
         """Every binding for which an action is enabled, the last parameter changing fastest."""
@@ -272,7 +290,8 @@ class CompiledSystem:
 
     def _check_index(self, variable: Variable, index: Binding) -> None:
         fits = len(index) == len(variable.keys) and all(
-            element in self.instance.elements(key) for element, key in zip(index, variable.keys, strict=True)
+            element in key.members if isinstance(key, Enumeration) else isinstance(element, int) and 0 <= element < self._sizes[key.name]
+            for element, key in zip(index, variable.keys, strict=True)
         )
         if not fits:
             keys = ", ".join(key.name for key in variable.keys) or "no keys"
@@ -281,16 +300,26 @@ class CompiledSystem:
     def _store(self, state: SparseState, name: str, index: Binding, value: Value) -> None:
         self._put[name](state.cells, state.out_of_range, index, value)
 
-    def _require_commuting(self, code: ActionCode, bindings: Sequence[Binding]) -> None:
-        if code.commutation.obstacle:
-            raise UsageError(f"{code.action.name} cannot be taken in a batch: {code.commutation.obstacle}")
-        for positions in code.distinct:
-            chosen = {tuple(binding[position] for position in positions) for binding in bindings}
-            if len(chosen) != len(bindings):
-                names = ", ".join(code.action.parameters[position].name for position in positions)
-                raise UsageError(f"{code.action.name} cannot be taken in this batch: two of its bindings have the same {names}")
-        if not code.distinct and len(set(bindings)) != len(bindings):
-            raise UsageError(f"{code.action.name} cannot be taken in this batch: two of its bindings are the same")
+    def _shaky(self, code: ActionCode, bindings: Sequence[Binding]) -> frozenset[Access]:
+        """What a guard reads and another binding may write. Raises UsageError when the bindings are not known to commute."""
+        commutation = code.commutation
+        if commutation.obstacle:
+            raise UsageError(f"{code.action.name} cannot be taken in a batch: {commutation.obstacle}")
+        names = [parameter.name for parameter in code.action.parameters]
+
+        def differ(group: frozenset[str]) -> bool:
+            if not group:
+                return False
+            chosen = set(map(itemgetter(*sorted(map(names.index, group))), bindings))
+            return len(chosen) == len(bindings)
+
+        for group in commutation.distinct:
+            if not differ(group):
+                raise UsageError(
+                    f"{code.action.name} cannot be taken in this batch: two of its bindings have the same {', '.join(sorted(group))}"
+                )
+        together = {group: differ(group) for group in {group for group, _ in commutation.soft}}
+        return frozenset(access for group, access in commutation.soft if not together[group])
 
     def _reason(self, action: str, number: int) -> str:
         guards = self._actions[action].action.guards

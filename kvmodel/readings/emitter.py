@@ -6,6 +6,7 @@ The text consists of positional names (``a0`` parameters, ``b0`` quantified vari
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from kvmodel.language.types import Counter, Domain, Enumeration, Maybe
 from kvmodel.readings.search import Let, Literal, Plan, Scan, Support, Test, literals, plans
 from kvmodel.readings.sparse import Index, Store, StoreLayout
 
-__all__ = ["Clause", "Emitter", "indented", "nest", "pack", "tuple_of"]
+__all__ = ["Clause", "Emitter", "comprehension", "indented", "nest", "pack", "tuple_of"]
 
 Names = Mapping[str, str]
 
@@ -25,7 +26,8 @@ Names = Mapping[str, str]
 class Clause:
     """A part of a loop: ``for target in code`` ('for'), ``target = code`` ('let') or ``if code`` ('if').
 
-    `exists` and `size`, where not empty, are source of whether the loop has an element, and of how many.
+    `exists` and `size`, where not empty, are source of whether the loop has an element, and of how many; `is_set` says that
+    `code` is a set.
     """
 
     kind: str
@@ -33,6 +35,7 @@ class Clause:
     code: str
     exists: str = ""
     size: str = ""
+    is_set: bool = False
 
     @property
     def inline(self) -> str:
@@ -70,8 +73,8 @@ class Emitter:
         self._count = 0
 
     def prologue(self) -> list[str]:
-        """Statements that name every container used so far, from the list ``S``."""
-        return [f"v{slot} = S[{slot}]" for slot in sorted(self.used)]
+        """Statements that name every container used so far, from the list ``S``, and the empty set ``E``."""
+        return [*(f"v{slot} = S[{slot}]" for slot in sorted(self.used)), "E = frozenset()"]
 
     def fresh(self) -> str:
         """A new name."""
@@ -145,7 +148,7 @@ class Emitter:
         key = pack(keys)
         test = "in" if store.default is False else "not in"
         if store.rows:
-            return f"({keys[1]} {test} {name}.get({keys[0]}, ()))"
+            return f"({keys[1]} {test} {name}.get({keys[0]}, E))"
         if store.relation:
             return f"({key} {test} {name})"
         return f"{name}.get({key})" if store.default is None else f"{name}.get({key}, {store.default!r})"
@@ -184,10 +187,16 @@ class Emitter:
             return clauses[0].size
         return f"sum(1 {_inline(clauses)})"
 
-    def clauses(self, plan: Plan, names: Names) -> tuple[list[Clause], dict[str, str]]:
-        """The loops and tests of a plan, and `names` with those that it finds."""
+    def clauses(
+        self, plan: Plan, names: Names, eager: bool = False, start: Iterable[Clause] = ()
+    ) -> tuple[list[Clause], dict[str, str]]:
+        """The loops and tests of a plan, and `names` with those that it finds.
+
+        With `eager`, loops are narrowed by set operations where tests allow it: quicker where every element is wanted anyway.
+        `start` are loops over what `names` has already, around and to be narrowed with the rest.
+        """
         inner = dict(names)
-        found: list[Clause] = []
+        found = list(start)
         for step in plan:
             match step:
                 case Scan(variable):
@@ -202,8 +211,49 @@ class Emitter:
                 case Support():
                     found += self._support(step, inner)
                 case Test(literal):
-                    found.append(Clause("if", "", self.literal(literal, inner)))
+                    if not (eager and self._narrow(found, literal, inner)):
+                        found.append(Clause("if", "", self.literal(literal, inner)))
         return found, inner
+
+    def _narrow(self, clauses: list[Clause], literal: Literal, names: Names) -> bool:
+        """Make the literal a set operation of the innermost loop, if it says that the loop's element is, or is not, in a set."""
+        place = next((place for place in reversed(range(len(clauses))) if clauses[place].kind != "if"), None)
+        if place is None or clauses[place].kind != "for":
+            return False
+        loop = clauses[place]
+        member = self._membership(literal, loop.target, names)
+        if member is None:
+            return False
+        inside, group = member
+        if loop.is_set:
+            code = f"{loop.code}.{'intersection' if inside else 'difference'}({group})"
+        elif inside:
+            code = f"{group}.intersection({loop.code})"
+        else:
+            return False
+        clauses[place] = Clause("for", loop.target, code, is_set=True)
+        return True
+
+    def _membership(self, literal: Literal, element: str, names: Names) -> tuple[bool, str] | None:
+        """(True, a set) where the literal says that `element` is in it, (False, a set or dictionary) that it is not."""
+        match literal.expr:
+            case Read(variable, index) if self.layout.stores[variable].relation:
+                store = self.layout.stores[variable]
+                keys = [self.value(part, names) for part in index]
+                inside = literal.truth != store.default
+                if store.arity == 1 and keys == [element]:
+                    return inside, self.container(store.slot)
+                if store.rows and keys[1] == element and element not in _words(keys[0]):
+                    return inside, f"{self.container(store.slot)}.get({keys[0]}, E)"
+            case Apply(operator=Operator.EQ, arguments=(Read(variable, (key,)), Const(value=value))):
+                store = self.layout.stores[variable]
+                if store.relation or self.value(key, names) != element:
+                    return None
+                if value == store.default:
+                    return (False, self.container(store.slot)) if literal.truth else None
+                if (self._indexing and variable in self.layout.rigid) or self.layout.has_index(variable, (), True):
+                    return literal.truth, f"{self.container(self.layout.index(variable, (), True))}.get({value!r}, E)"
+        return None
 
     def _support(self, step: Support, names: dict[str, str]) -> list[Clause]:
         store = self.layout.stores[step.variable]
@@ -224,7 +274,8 @@ class Emitter:
             name = self.container(self.layout.index(step.variable, known, step.value is not None))
         else:
             return self._through(store, step, dict(zip(known, key, strict=False)), targets, key)
-        return [Clause("for", target, f"{name}.get({look}, ())", f"({look} in {name})", f"len({name}.get({look}, ()))")]
+        code = f"{name}.get({look}, E)"
+        return [Clause("for", target, code, f"({look} in {name})", f"len({code})", is_set=True)]
 
     def _through(self, store: Store, step: Support, known: Mapping[int, str], targets: list[str], key: list[str]) -> list[Clause]:
         """Loops through everything that is stored for a variable, keeping what agrees with the known keys and value."""
@@ -237,12 +288,12 @@ class Emitter:
             return [Clause("for", f"{order[0]}, {row}", f"{main}.items()"), Clause("for", order[1], row), *tests]
         if step.value is None:
             exists, size = ("", "") if key else (f"bool({main})", f"len({main})")
-            return [Clause("for", pack(order), main, exists, size), *tests]
+            return [Clause("for", pack(order), main, exists, size, store.relation), *tests]
         value = self.fresh()
         return [Clause("for", f"{pack(order)}, {value}", f"{main}.items()"), *tests, Clause("if", "", f"{value} == {key[-1]}")]
 
     def write(self, variable: str, keys: list[str], value: str, changed: str) -> list[str]:
-        """Statements that write a value and note the place in the list `changed` if it differs from before.
+        """Statements that write a value and note the place in `changed` if it differs from before.
 
         `keys` and `value` are names or constants; counters out of range are noted in the set ``R``.
         """
@@ -258,12 +309,47 @@ class Emitter:
             body = _either(value, default, [f"del {main}[{key}]"], [f"{main}[{key}] = {value}"])
             for index, slot in self.layout.indices_of(variable):
                 body += self._index_value(index, slot, keys, (old, value, default))
-        body.append(f"{changed}.append({pack(keys)})")
+        body.append(_note(store, keys, changed))
         kind = store.variable.type
         if isinstance(kind, Counter):
             place = f"({store.slot}, {tuple_of(keys)})"
             body += [f"if {kind.low} <= {value} <= {kind.high}:", f"    R.discard({place})", "else:", f"    R.add({place})"]
         return [*lines, f"if {old} != {value}:", *indented(body)]
+
+    def write_block(self, variable: str, keys: list[str], position: int, group: str, value: str, changed: str) -> list[str]:
+        """Statements that write one value at many places: `group` has the elements of the key at `position`, all of them
+        places where the value differs from what is there."""
+        store = self.layout.stores[variable]
+        key, rest = keys[position], [part for place, part in enumerate(keys) if place != position]
+        main, default = self.container(store.slot), repr(store.default)
+        indices = self.layout.indices_of(variable)
+        if store.relation and (store.arity == 1 or (store.rows and position == 1)):
+            if store.rows:
+                row = self.fresh()
+                add = [
+                    f"{row} = {main}.get({rest[0]})",
+                    f"if {row} is None:",
+                    f"    {row} = {main}[{rest[0]}] = set()",
+                    f"{row}.update({group})",
+                ]
+                drop = [
+                    f"{row} = {main}[{rest[0]}]",
+                    f"{row}.difference_update({group})",
+                    f"if not {row}:",
+                    f"    del {main}[{rest[0]}]",
+                ]
+                note = f"{changed}.setdefault({rest[0]}, []).extend({group})"
+            else:
+                add, drop = [f"{main}.update({group})"], [f"{main}.difference_update({group})"]
+                note = f"{changed}.extend({group})"
+            if indices:
+                add += [f"for {key} in {group}:", *indented(self._index_relation(store, keys, True))]
+                drop += [f"for {key} in {group}:", *indented(self._index_relation(store, keys, False))]
+            return [f"if {group}:", *indented([*_either(value, default, drop, add), note])]
+        if store.arity == 1 and not store.relation and not indices and not isinstance(store.variable.type, Counter):
+            drop, add = [f"for {key} in {group}:", f"    del {main}[{key}]"], [f"{main}.update(dict.fromkeys({group}, {value}))"]
+            return [*_either(value, default, drop, add), f"{changed}.extend({group})"]
+        return [f"for {key} in {group}:", *indented(self.write(variable, keys, value, changed))]
 
     def _write_relation(self, store: Store, keys: list[str], value: str, changed: str) -> list[str]:
         default = repr(store.default)
@@ -273,7 +359,7 @@ class Emitter:
 
     def _put(self, store: Store, keys: list[str], changed: str) -> list[str]:
         main = self.container(store.slot)
-        note = [*self._index_relation(store, keys, True), f"{changed}.append({pack(keys)})"]
+        note = [*self._index_relation(store, keys, True), _note(store, keys, changed)]
         if not store.rows:
             return [f"if {pack(keys)} not in {main}:", f"    {main}.add({pack(keys)})", *indented(note)]
         row = self.fresh()
@@ -288,7 +374,7 @@ class Emitter:
 
     def _drop(self, store: Store, keys: list[str], changed: str) -> list[str]:
         main = self.container(store.slot)
-        note = [*self._index_relation(store, keys, False), f"{changed}.append({pack(keys)})"]
+        note = [*self._index_relation(store, keys, False), _note(store, keys, changed)]
         if not store.rows:
             return [f"if {pack(keys)} in {main}:", f"    {main}.remove({pack(keys)})", *indented(note)]
         row = self.fresh()
@@ -352,6 +438,15 @@ def nest(clauses: list[Clause], body: list[str]) -> list[str]:
     return [*lines, *("    " * depth + line for line in body)]
 
 
+def _note(store: Store, keys: list[str], changed: str) -> str:
+    """A statement that notes a changed place: in a list of keys, or for a relation with rows in a dictionary of lists."""
+    return f"{changed}.setdefault({keys[0]}, []).append({keys[1]})" if store.rows else f"{changed}.append({pack(keys)})"
+
+
+def _words(code: str) -> list[str]:
+    return re.findall(r"\w+", code)
+
+
 def _either(value: str, default: str, same: list[str], other: list[str]) -> list[str]:
     """`same` where the value is the default, `other` where it is not; decided here where the value is a constant."""
     if not value.isidentifier() or value in ("True", "False", "None"):
@@ -364,6 +459,13 @@ def _either(value: str, default: str, same: list[str], other: list[str]) -> list
 def tuple_of(parts: list[str]) -> str:
     """Source of a tuple, whatever its length."""
     return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+
+
+def comprehension(element: str, clauses: list[Clause]) -> str:
+    """Source of a list of `element` for everything that `clauses` find."""
+    if len(clauses) == 1 and clauses[0].kind == "for" and clauses[0].target == element:
+        return f"list({clauses[0].code})"
+    return f"[{element} {_inline(clauses)}]"
 
 
 def _inline(clauses: list[Clause]) -> str:

@@ -11,8 +11,8 @@ footprint it follows which of its bindings commute, so that they can be taken as
 >>> take = b.action("take", p, guards={"free": free(p)}, updates=[free.set(False, p)])
 >>> print(footprint(take, b.build()))
 reads free[p]; writes free[p]
->>> bindings_commute(take, b.build())
-Commutation(distinct=(frozenset({'p'}),), obstacle='')
+>>> [sorted(group) for group, _ in bindings_commute(take, b.build()).soft]
+[['p']]
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kvmodel.language.expressions import Bound, Const, Expr, Quantified, Read, children
+from kvmodel.language.expressions import FALSE, Apply, Bound, Const, Expr, Named, Quantified, Read, children, negation
 from kvmodel.language.instance import Binding
+from kvmodel.language.operators import Binder, Operator
 from kvmodel.language.system import Action, Condition, Property, PropertyKind, TransitionSystem, Update, Variable
-from kvmodel.language.types import Counter, Value
+from kvmodel.language.types import BOOL, Counter, Value
+from kvmodel.readings.search import Literal, literals
 
 __all__ = [
     "ANYWHERE",
@@ -35,6 +37,7 @@ __all__ = [
     "Position",
     "accesses",
     "bindings_commute",
+    "firm",
     "footprint",
     "property_footprint",
 ]
@@ -84,11 +87,15 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True)
 class Commutation:
-    """Which bindings of an action commute, whatever the state: those that differ in at least one parameter of every set in
-    `distinct`. `obstacle` is empty, or says why no two bindings are known to commute.
+    """Which bindings of an action commute: those that differ in at least one parameter of every group in `distinct`, and
+    whose guards hold without what `soft` lists.
+
+    `soft` are reads of guards that another binding may overwrite unless the two differ in the group; a guard that is true
+    whatever is there (`firm`) does not mind. `obstacle` is empty, or says why no two bindings are known to commute.
     """
 
-    distinct: tuple[frozenset[str], ...]
+    distinct: tuple[frozenset[str], ...] = ()
+    soft: tuple[tuple[frozenset[str], Access], ...] = ()
     obstacle: str = ""
 
 
@@ -97,7 +104,8 @@ def footprint(action: Action, system: TransitionSystem) -> Footprint:
 
     A write leaves a place as it was when its condition is false; a place that is written is not thereby read.
     """
-    return Footprint(tuple(dict.fromkeys(_action_reads(action, system))), tuple(dict.fromkeys(_write(u, action) for u in action.updates)))
+    reads = dict.fromkeys([*_guard_reads(action, system), *_other_reads(action, system)])
+    return Footprint(tuple(reads), tuple(dict.fromkeys(_write(update, action) for update in action.updates)))
 
 
 def property_footprint(candidate: Property, system: TransitionSystem) -> Footprint:
@@ -139,31 +147,103 @@ def accesses(expr: Expr, parameters: tuple[Bound, ...], system: TransitionSystem
 
 
 def bindings_commute(action: Action, system: TransitionSystem) -> Commutation:
-    """Which bindings of `action` can be taken in any order with the same result.
+    """Which bindings of `action` can be taken in any order, with the same result and all of them enabled.
 
     Two bindings are in each other's way where one writes a place that the other reads or writes. They are not when some
-    position of both indices is one parameter in which they differ, or when both only write the same constant.
+    position of both indices is one parameter in which they differ, when guards put the two places in different parts
+    (``pool[source] == PREFILL``, ``pool[target] == DECODE``), or when both only write the same constant.
     """
-    reads = tuple(dict.fromkeys(_action_reads(action, system)))
+    guard_reads = tuple(dict.fromkeys(_guard_reads(action, system)))
+    other_reads = tuple(dict.fromkeys(_other_reads(action, system)))
     writes = [(_write(update, action), update) for update in action.updates]
-    needed: dict[frozenset[str], None] = {}
+    parts = _parts(action, system)
+    hard: dict[frozenset[str], None] = {}
+    soft: dict[tuple[frozenset[str], Access], None] = {}
     for access, update in writes:
-        rivals = [read for read in reads if read.variable == access.variable]
-        rivals += [other for other, second in writes if other.variable == access.variable and not _same_constant(update, second)]
-        for rival in rivals:
-            if _apart(access, rival):
-                continue
-            shared = frozenset(a.name for a, b in zip(access.index, rival.index, strict=True) if isinstance(a, Bound) and a == b)
-            if not shared:
-                verb = "reads" if rival in reads else "writes"
-                return Commutation((), f"one binding writes {access} and another {verb} {rival}: they may be one place")
-            needed[shared] = None
-    return Commutation(tuple(group for group in needed if not any(other < group for other in needed)))
+        rivals = [(read, "reads") for read in other_reads]
+        rivals += [(other, "writes") for other, second in writes if not _same_constant(update, second)]
+        for rival, verb in rivals:
+            if _may_meet(access, rival, parts):
+                shared = _shared(access, rival)
+                if not shared:
+                    return Commutation(obstacle=f"one binding writes {access} and another {verb} {rival}: they may be one place")
+                hard[shared] = None
+        for read in guard_reads:
+            if _may_meet(access, read, parts):
+                soft[_shared(access, read), read] = None
+    distinct = tuple(group for group in hard if not any(other < group for other in hard))
+    kept = tuple((group, read) for group, read in soft if not any(other <= group for other in distinct))
+    return Commutation(distinct, kept)
 
 
-def _action_reads(action: Action, system: TransitionSystem) -> Iterator[Access]:
+def firm(expr: Expr, parameters: tuple[Bound, ...], shaky: frozenset[Access], system: TransitionSystem) -> Expr:
+    """A condition without the reads in `shaky` that implies `expr`, whatever is in those places."""
+    return _firm(expr, True, parameters, shaky, system)
+
+
+def _firm(expr: Expr, truth: bool, known: tuple[Bound, ...], shaky: frozenset[Access], system: TransitionSystem) -> Expr:
+    if shaky.isdisjoint(accesses(expr, known, system)):
+        return expr if truth else negation(expr)
+
+    def part(inner: Expr, wanted: bool) -> Expr:
+        return _firm(inner, wanted, known, shaky, system)
+
+    match expr:
+        case Named(body=body):
+            return part(body, truth)
+        case Apply(operator=Operator.NOT, arguments=(inner,)):
+            return part(inner, not truth)
+        case Apply(operator=Operator.AND | Operator.OR as operator, arguments=arguments):
+            joined = operator if truth else (Operator.OR if operator is Operator.AND else Operator.AND)
+            return Apply(joined, tuple(part(argument, truth) for argument in arguments), BOOL)
+        case Apply(operator=Operator.IMPLIES, arguments=(premise, conclusion)):
+            return Apply(Operator.OR if truth else Operator.AND, (part(premise, not truth), part(conclusion, truth)), BOOL)
+        case Quantified(binder=Binder.ALL | Binder.ANY as binder, variables=variables, body=body):
+            inside = _firm(body, truth, _without(known, variables), shaky, system)
+            return Quantified(binder if truth else (Binder.ANY if binder is Binder.ALL else Binder.ALL), variables, inside)
+        case _:
+            return FALSE
+
+
+def _parts(action: Action, system: TransitionSystem) -> dict[str, dict[str, Value]]:
+    """For each parameter, the values of rigid functions of it that the guards ask for."""
+    found: dict[str, dict[str, Value]] = {}
+    for guard in action.guards:
+        for literal in literals(guard.condition, True):
+            match literal:
+                case Literal(Apply(operator=Operator.EQ, arguments=(Read(variable, (Bound(name=name),)), Const(value=value))), True):
+                    if system.by_name[variable].rigid:
+                        found.setdefault(name, {})[variable] = value
+    return found
+
+
+def _may_meet(first: Access, second: Access, parts: Mapping[str, Mapping[str, Value]]) -> bool:
+    """Whether accesses of two bindings can be to one place."""
+    return first.variable == second.variable and not any(
+        _apart(a, b, parts) for a, b in zip(first.index, second.index, strict=True)
+    )
+
+
+def _apart(first: Position, second: Position, parts: Mapping[str, Mapping[str, Value]]) -> bool:
+    if isinstance(first, Const) and isinstance(second, Const):
+        return first.value != second.value
+    if isinstance(first, Bound) and isinstance(second, Bound):
+        ours, theirs = parts.get(first.name, {}), parts.get(second.name, {})
+        return any(ours[function] != theirs[function] for function in ours.keys() & theirs.keys())
+    return False
+
+
+def _shared(first: Access, second: Access) -> frozenset[str]:
+    """Parameters that stand at one position of both indices: where bindings differ in one of them, the places differ."""
+    return frozenset(a.name for a, b in zip(first.index, second.index, strict=True) if isinstance(a, Bound) and a == b)
+
+
+def _guard_reads(action: Action, system: TransitionSystem) -> Iterator[Access]:
     for guard in action.guards:
         yield from accesses(guard.condition, action.parameters, system)
+
+
+def _other_reads(action: Action, system: TransitionSystem) -> Iterator[Access]:
     for assertion in action.assertions:
         yield from accesses(assertion.condition, action.parameters, system)
     for update in action.updates:
@@ -194,14 +274,6 @@ def _whole(variable: Variable) -> Access:
 
 def _same_constant(first: Update, second: Update) -> bool:
     return isinstance(first.value, Const) and isinstance(second.value, Const) and first.value.value == second.value.value
-
-
-def _apart(first: Access, second: Access) -> bool:
-    """Whether two accesses never meet: different constants at one position."""
-    return any(
-        isinstance(a, Const) and isinstance(b, Const) and a.value != b.value
-        for a, b in zip(first.index, second.index, strict=True)
-    )
 
 
 def _show(position: Position) -> str:

@@ -7,16 +7,18 @@ writes, which maintain them. A function takes the state's containers as ``S`` an
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
-from kvmodel.language.expressions import TRUE, Apply, Bound, Const, Expr, Quantified, Read, conjunction, substitute
+from kvmodel.language.expressions import TRUE, Apply, Bound, Const, Expr, Quantified, Read, conjunction, free_names, substitute
 from kvmodel.language.operators import Binder, Operator
-from kvmodel.language.system import Action, Condition, Property, TransitionSystem, Update
+from kvmodel.language.system import Action, Condition, Guard, Property, TransitionSystem, Update
 from kvmodel.language.types import BOOL, Bool, Counter, Domain, Enumeration
 from kvmodel.readings.dense import compile_function
-from kvmodel.readings.emitter import Emitter, indented, nest, pack, tuple_of
-from kvmodel.readings.footprint import Access, Commutation, accesses, bindings_commute
+from kvmodel.readings.emitter import Clause, Emitter, comprehension, indented, nest, pack, tuple_of
+from kvmodel.readings.fold import fold
+from kvmodel.readings.footprint import Access, Anywhere, Commutation, accesses, bindings_commute, firm
 from kvmodel.readings.search import Literal, literals
 from kvmodel.readings.sparse import Store, StoreLayout
 
@@ -32,15 +34,15 @@ class ActionCode:
     `admit(S, bindings)` gives None, or (number of the first false guard, binding), with number -1 for arguments outside
     their domains; `overflow(S, bindings)` gives None, or a binding that would take a counter out of its range;
     `apply(S, R, bindings, broken)` takes the steps, adds (number of the assertion, binding) to `broken` and gives the
-    changed keys of each variable in `written`; `search(S)` gives every enabled binding, `some(S)` whether there is one.
-    `distinct` are positions of parameters: bindings commute when they differ in each of these groups.
+    changed keys of each variable in `written` (a list, or for a relation with rows a dictionary of lists); `search(S)` gives every enabled binding, `some(S)` whether there is one.
+    `admit_firm` gives an `admit` whose guards do without some reads.
     """
 
     action: Action
     written: tuple[str, ...]
     commutation: Commutation
-    distinct: tuple[tuple[int, ...], ...]
     admit: Callable[..., Any]
+    admit_firm: Callable[[frozenset[Access]], Callable[..., Any]]
     overflow: Callable[..., Any] | None
     apply: Callable[..., Any]
     search: Callable[..., Any]
@@ -51,7 +53,8 @@ class ActionCode:
 class TouchedCheck:
     """Finds what is violated among the bindings of a property that a change of `variable` touches.
 
-    `check(S, keys, found)` adds (number of the property, binding) to the set `found`, for changed keys of the variable.
+    `check(S, keys, found)` adds (number of the property, binding) to the set `found`, for changed keys of the variable (at
+    least one), as `apply` gives them.
     """
 
     variable: str
@@ -60,13 +63,14 @@ class TouchedCheck:
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """An update up to its write: statements that evaluate everything, the line around the write ('' for none), and the
-    names or constants that are written where."""
+    """An update up to its write: statements that evaluate everything, what is written where (names or constants), and the
+    line around the write ('' for none), or the position of the one key that varies in a block of writes."""
 
     lines: list[str]
-    around: str
     keys: list[str]
     value: str
+    around: str = ""
+    block: int | None = None
 
 
 class ActionSource:
@@ -78,7 +82,7 @@ class ActionSource:
         self.layout = layout
         self.names = _parameter_names(action.parameters)
         self.written = tuple(dict.fromkeys(update.variable for update in action.updates))
-        self._admit = self._admit_source()
+        self._admit = self._admit_source(action.guards, Emitter(layout))
         self._overflow = self._overflow_source()
         self._emitter = Emitter(layout)
         self._asserted = self._assertion_lines()
@@ -87,14 +91,12 @@ class ActionSource:
     def finish(self, indexing: bool) -> ActionCode:
         """The compiled functions. `indexing` says that `search` and `some` were announced by `announce_searches`."""
         search, some = self._search_sources(indexing)
-        commutation = bindings_commute(self.action, self.system)
-        places = list(self.names)
         return ActionCode(
             self.action,
             self.written,
-            commutation,
-            tuple(tuple(sorted(places.index(name) for name in group)) for group in commutation.distinct),
+            bindings_commute(self.action, self.system),
             compile_function(self._admit, "admit"),
+            cache(self._admit_firm),
             compile_function(self._overflow, "overflow") if self._overflow else None,
             compile_function(self._apply_source(), "apply"),
             compile_function(search, "search"),
@@ -113,14 +115,20 @@ class ActionSource:
         target = self._binding if self.names else "_"
         return [f"for {target} in B:", *indented(body or ["pass"])]
 
-    def _admit_source(self) -> list[str]:
-        emitter = Emitter(self.layout)
+    def _admit_source(self, guards: tuple[Guard, ...], emitter: Emitter) -> list[str]:
         tests = [
             (NO_SUCH_ELEMENT, _belongs(self.names[parameter.name], parameter.domain, self.layout)) for parameter in self.action.parameters
         ]
-        tests += [(number, emitter.value(guard.condition, self.names)) for number, guard in enumerate(self.action.guards)]
+        tests += [(number, emitter.value(guard.condition, self.names)) for number, guard in enumerate(guards)]
         body = [line for number, test in tests for line in (f"if not {test}:", f"    return {number}, {self._binding}")]
         return _function("admit", "S, B", emitter, [*self._for_each_binding(body), "return None"])
+
+    def _admit_firm(self, shaky: frozenset[Access]) -> Callable[..., Any]:
+        guards = tuple(
+            replace(guard, condition=fold(firm(guard.condition, self.action.parameters, shaky, self.system), {}))
+            for guard in self.action.guards
+        )
+        return compile_function(self._admit_source(guards, Emitter(self.layout, indexing=False)), "admit")
 
     def _overflow_source(self) -> list[str] | None:
         emitter = Emitter(self.layout)
@@ -144,45 +152,70 @@ class ActionSource:
     def _prepare(self, update: Update, number: int) -> _Prepared:
         return self._prepare_loop(update, number) if update.over else self._prepare_one(update, number)
 
+    def _early(self, expr: Expr, name: str, lines: list[str]) -> str:
+        """Source of a value that no later write changes: constants and parameters as they are, the rest evaluated in `lines`."""
+        code = self._emitter.value(expr, self.names)
+        if isinstance(expr, Const | Bound):
+            return code
+        lines.append(f"{name} = {code}")
+        return name
+
     def _prepare_one(self, update: Update, number: int) -> _Prepared:
         lines: list[str] = []
-
-        def early(expr: Expr, name: str) -> str:
-            # Constants and parameters are what they are; anything else is evaluated before the first write.
-            code = self._emitter.value(expr, self.names)
-            if isinstance(expr, Const | Bound):
-                return code
-            lines.append(f"{name} = {code}")
-            return name
-
-        keys = [early(part, f"k{number}_{position}") for position, part in enumerate(update.index)]
-        value = early(update.value, f"t{number}")
-        around = "" if update.condition == TRUE else f"if {early(update.condition, f'u{number}')}:"
-        return _Prepared(lines, around, keys, value)
+        keys = [self._early(part, f"k{number}_{position}", lines) for position, part in enumerate(update.index)]
+        value = self._early(update.value, f"t{number}", lines)
+        around = "" if update.condition == TRUE else f"if {self._early(update.condition, f'u{number}', lines)}:"
+        return _Prepared(lines, keys, value, around)
 
     def _prepare_loop(self, update: Update, number: int) -> _Prepared:
-        constant = repr(update.value.value) if isinstance(update.value, Const) else None
+        block = _block_position(update)
+        return self._prepare_each(update, number) if block is None else self._prepare_block(update, number, block)
+
+    def _prepare_each(self, update: Update, number: int) -> _Prepared:
+        """A list of keys and values, made before the first write."""
         keys = [f"k{number}_{position}" for position in range(len(update.index))]
-        condition = dict.fromkeys((*literals(update.condition, True), *_differs(update)))
+        constant = repr(update.value.value) if isinstance(update.value, Const) else ""
         parts = []
-        for plan in self._emitter.search(update.over, tuple(condition)):
-            clauses, names = self._emitter.clauses(plan, self.names)
-            found = [self._emitter.value(part, names) for part in update.index]
-            found += [] if constant else [self._emitter.value(update.value, names)]
-            start = "" if clauses and clauses[0].kind != "if" else "for _ in (0,) "
-            parts.append(f"[{pack(found)} {start}{' '.join(clause.inline for clause in clauses)}]")
+        for clauses, names in self._matches(update, isinstance(update.value, Const)):
+            wanted = update.index if constant else (*update.index, update.value)
+            parts.append(comprehension(pack([self._emitter.value(part, names) for part in wanted]), clauses))
         target = pack(keys if constant else [*keys, f"t{number}"])
-        return _Prepared([f"w{number} = {' + '.join(parts)}"], f"for {target} in w{number}:", keys, constant or f"t{number}")
+        return _Prepared([f"w{number} = {' + '.join(parts)}"], keys, constant or f"t{number}", f"for {target} in w{number}:")
+
+    def _prepare_block(self, update: Update, number: int, block: int) -> _Prepared:
+        """A list of the one key that varies, made before the first write."""
+        lines: list[str] = []
+        keys = [
+            f"k{number}" if position == block else self._early(part, f"k{number}_{position}", lines)
+            for position, part in enumerate(update.index)
+        ]
+        value = self._early(update.value, f"t{number}", lines)
+        parts = [
+            comprehension(self._emitter.value(update.index[block], names), clauses) for clauses, names in self._matches(update, True)
+        ]
+        lines.append(f"w{number} = {parts[0]}" if len(parts) == 1 else f"w{number} = set().union({', '.join(parts)})")
+        return _Prepared(lines, keys, value, block=block)
+
+    def _matches(self, update: Update, differing: bool) -> list[tuple[list[Clause], dict[str, str]]]:
+        """Loops that find where an update writes; with `differing`, only places that have another value."""
+        condition = dict.fromkeys((*literals(update.condition, True), *(_differs(update) if differing else ())))
+        plans = self._emitter.search(update.over, tuple(condition))
+        return [self._emitter.clauses(plan, self.names, eager=True) for plan in plans]
 
     def _apply_source(self) -> list[str]:
         changed = {name: f"c{position}" for position, name in enumerate(self.written)}
         body = [*self._asserted, *(line for prepared in self._prepared for line in prepared.lines)]
-        for update, prepared in zip(self.action.updates, self._prepared, strict=True):
-            write = self._emitter.write(update.variable, prepared.keys, prepared.value, changed[update.variable])
-            body += [prepared.around, *indented(write)] if prepared.around else write
-        start = [f"{name} = []" for name in changed.values()]
+        for number, (update, prepared) in enumerate(zip(self.action.updates, self._prepared, strict=True)):
+            body += self._write_lines(update, prepared, f"w{number}", changed[update.variable])
+        start = [f"{name} = {'{}' if self.layout.stores[variable].rows else '[]'}" for variable, name in changed.items()]
         lines = [*start, *self._for_each_binding(body), f"return {tuple_of(list(changed.values()))}"]
         return _function("apply", "S, R, B, broken", self._emitter, lines)
+
+    def _write_lines(self, update: Update, prepared: _Prepared, group: str, changed: str) -> list[str]:
+        if prepared.block is not None:
+            return self._emitter.write_block(update.variable, prepared.keys, prepared.block, group, prepared.value, changed)
+        write = self._emitter.write(update.variable, prepared.keys, prepared.value, changed)
+        return [prepared.around, *indented(write)] if prepared.around else write
 
     def _search_sources(self, indexing: bool) -> tuple[list[str], list[str]]:
         condition = literals(conjunction([guard.condition for guard in self.action.guards]), True)
@@ -203,14 +236,13 @@ def touched_checks(number: int, candidate: Property, system: TransitionSystem, l
     checks = []
     for access in reads:
         emitter = Emitter(layout)
-        names, loop, tests = _unify(access, emitter)
+        names, loops = _unify(access, layout.stores[access.variable], emitter)
         rest = tuple(variable for variable in variables if variable.name not in names)
-        lines = []
+        body = []
         for plan in emitter.search(rest, condition):
-            clauses, inner = emitter.clauses(plan, names)
+            clauses, inner = emitter.clauses(plan, names, eager=True, start=loops)
             binding = tuple_of([inner[parameter.name] for parameter in candidate.parameters])
-            lines += nest(clauses, [f"F.add(({number}, {binding}))"])
-        body = [loop, *indented([*(f"if {test}: continue" for test in tests), *lines])]
+            body += nest(clauses, [f"F.add(({number}, {binding}))"])
         checks.append(TouchedCheck(access.variable, compile_function(_function("check", "S, C, F", emitter, body), "check")))
     return tuple(checks)
 
@@ -236,7 +268,7 @@ def put(store: Store, layout: StoreLayout) -> Callable[..., Any]:
     emitter = Emitter(layout)
     keys = [f"a{position}" for position in range(store.arity)]
     write = emitter.write(store.variable.name, keys, "t", "c")
-    lines = [f"{tuple_of(keys)} = k" if keys else "pass", "c = []", *write]
+    lines = [f"{tuple_of(keys)} = k" if keys else "pass", f"c = {'{}' if store.rows else '[]'}", *write]
     return compile_function(_function("put", "S, R, k, t", emitter, lines), "put")
 
 
@@ -282,33 +314,46 @@ def _flatten(variables: tuple[Bound, ...], condition: tuple[Literal, ...]) -> tu
     return tuple(found), tuple(flat)
 
 
+def _block_position(update: Update) -> int | None:
+    """The position of the index at which the only loop variable stands, where nothing else that is written depends on it."""
+    if len(update.over) != 1:
+        return None
+    name = update.over[0].name
+    places = [position for position, part in enumerate(update.index) if name in free_names(part)]
+    if len(places) != 1 or not isinstance(update.index[places[0]], Bound) or name in free_names(update.value):
+        return None
+    return places[0]
+
+
 def _differs(update: Update) -> tuple[Literal, ...]:
-    """Writing what is there changes nothing: with a constant, only places with another value matter."""
-    if not isinstance(update.value, Const):
-        return ()
+    """The condition that a write changes something."""
     kind = update.value.type
     place = Read(update.variable, update.index, kind)
-    if isinstance(kind, Bool):
+    if isinstance(update.value, Const) and isinstance(kind, Bool):
         return (Literal(place, not update.value.value),)
     return (Literal(Apply(Operator.EQ, (place, update.value), BOOL), False),)
 
 
-def _unify(access: Access, emitter: Emitter) -> tuple[dict[str, str], str, list[str]]:
-    """Names for what a changed key says, the loop over changed keys, and tests of which none may be true."""
+def _unify(access: Access, store: Store, emitter: Emitter) -> tuple[dict[str, str], list[Clause]]:
+    """Names for what a changed key says of a property's variables, and the loops through the changed keys ``C``."""
     names: dict[str, str] = {}
-    targets = []
-    tests = []
-    for position in access.index:
-        name = emitter.fresh()
-        targets.append(name)
+    targets = [emitter.fresh() for _ in access.index]
+    tests: list[list[Clause]] = []
+    for position, name in zip(access.index, targets, strict=True):
+        tests.append([])
         if isinstance(position, Const):
-            tests.append(f"{name} != {position.value!r}")
+            tests[-1].append(Clause("if", "", f"{name} == {position.value!r}"))
+        elif isinstance(position, Bound) and position.name in names:
+            tests[-1].append(Clause("if", "", f"{name} == {names[position.name]}"))
         elif isinstance(position, Bound):
-            if position.name in names:
-                tests.append(f"{name} != {names[position.name]}")
-            else:
-                names[position.name] = name
-    # Where a key says nothing about the property, one search does for all changes.
-    loop = f"for {pack(targets)} in C:" if names or tests else "for _ in C[:1]:"
-    return names, loop, tests
-
+            names[position.name] = name
+    if not names and not any(tests):
+        # The key says nothing about the property: one search does for all changes.
+        return names, [Clause("for", "_", "(0,)")]
+    if not store.rows:
+        return names, [Clause("for", pack(targets), "C"), *(test for group in tests for test in group)]
+    block = emitter.fresh()
+    loops = [Clause("for", f"{targets[0]}, {block}", "C.items()"), *tests[0]]
+    if not isinstance(access.index[1], Anywhere):
+        loops += [Clause("for", targets[1], block), *tests[1]]
+    return names, loops
