@@ -108,6 +108,9 @@ class Handoff(Pages):
     checksum_of_each_side: Flag = flag(
         False, kind="defence", doc="Each node digests the request at the length that it believes in, and decode compares the two digests."
     )
+    checks_reads: Flag = flag(
+        False, kind="defence", doc="Every read first checks that the page is held by the reader and that the content is the reader's own."
+    )
     truncates_automatically: Flag = flag(
         False, kind="hazard", doc="A prompt over prefill's limit is cut to that limit, while decode, with a larger limit, keeps it whole."
     )
@@ -432,6 +435,7 @@ class Handoff(Pages):
         )
         s.close_at_decode(r)
 
+    @override
     @action(node="client")
     def abort(s, r: Request) -> None:
         """The client aborts or disconnects; decode closes the request between two steps. Writes in flight go on."""

@@ -18,6 +18,8 @@ from kvmodel.language import (
     implies,
     initial,
     invariant,
+    override,
+    reachable,
     require,
     starts,
 )
@@ -32,10 +34,8 @@ class Request(Sort):
 
 
 class Pages(Spec):
-    """One pool: allocate pages, write into them from afar, read them, give them back.
-
-    A remote write is posted and lands later; nothing can cancel it. A page that is given back while a write or a read
-    is in flight goes into quarantine until the operation has drained.
+    """The core: pages are allocated and given back, and one that is given back while a remote write or a read of it is
+    in flight goes into quarantine until the operation has drained. What writes and reads is said by the specs that extend it.
     """
 
     zero_on_free: Flag = flag(False, kind="defence", doc="A page is overwritten with zeros when it goes back to the pool.")
@@ -44,9 +44,6 @@ class Pages(Spec):
     )
     quarantine_gives_up: Flag = flag(
         False, kind="hazard", doc="A quarantined page is reused after a deadline although its writer never confirmed that it stopped."
-    )
-    checks_reads: Flag = flag(
-        False, kind="defence", doc="Every read first checks that the page is held by the reader and that the content is the reader's own."
     )
 
     free: Relation[Page] = starts(True)
@@ -125,6 +122,14 @@ class Pages(Spec):
         s.take(r, p)
 
     @action
+    def abort(s, r: Request) -> None:
+        """The request ends and gives back every page. Writes and reads in flight go on."""
+        require(any(s.holds[r, p] for p in Page), "holds pages")
+        for p in Page:
+            if s.holds[r, p]:
+                s.give_back(r, p)
+
+    @action
     def drain(s, p: Page) -> None:
         """The last operation on a quarantined page has ended, so it goes back to the free list."""
         require(s.quarantined[p], "quarantined")
@@ -172,3 +177,53 @@ class Pages(Spec):
             and not (s.free[p] and s.quarantined[p])
             and not any(s.holds[r, p] and (s.free[p] or s.quarantined[p] or s.held_for_nobody(r, p)) for r in Request)
         )
+
+
+class OnePool(Pages, variant="one-pool"):
+    """The core with the shortest life of a page: allocated, written from afar, read, given back."""
+
+    @action
+    def post(s, r: Request, p: Page) -> None:
+        """A remote write to a page that the request holds is posted; nothing can cancel it."""
+        require(s.holds[r, p], "held")
+        require(not s.written[r, p] and not s.writing[r, p], "not yet written")
+        s.writing[r, p] = True
+
+    @action
+    def land(s, r: Request, p: Page) -> None:
+        """The write lands, whoever owns the page by now."""
+        require(s.writing[r, p], "in flight")
+        s.content[p] = r
+        s.writing[r, p] = False
+        if s.holds[r, p]:
+            s.written[r, p] = True
+
+    @action
+    def begin_read(s, r: Request, p: Page) -> None:
+        """A read of a written page begins."""
+        require(s.written[r, p], "written")
+        s.reading[r, p] = True
+
+    @action
+    def end_read(s, r: Request, p: Page) -> None:
+        """The read ends."""
+        require(s.reading[r, p], "in flight")
+        s.reading[r, p] = False
+
+    @override
+    @action
+    def abort(s, r: Request) -> None:
+        """The request ends between two reads and gives back every page."""
+        require(not any(s.reading[r, p] for p in Page), "not reading")
+        super().abort(r)
+
+    @reachable
+    def can_be_read(s, r: Request, p: Page) -> bool:
+        """A page can be read by the request that it was written for."""
+        return s.reading[r, p] and s.content[p] == r
+
+
+class OnePoolWithoutQuarantine(OnePool, variant="one-pool-without-quarantine"):
+    """The same pool, where an aborted request's pages are free at once."""
+
+    quarantine = False

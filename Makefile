@@ -1,0 +1,37 @@
+# What people and CI call. Everything happens in .venv, which pyproject.toml fills.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: incident test lint slow bench simulate variants clean
+
+incident: .venv/ready  ## the 2026 incident: its counterexample, then the recommended design
+	@$(BIN)/kvmodel check handoff:buggy --expect violated
+	@$(BIN)/kvmodel check handoff
+
+test: lint  ## everything that CI runs
+	$(BIN)/pytest -n 2
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+slow: .venv/ready  ## long checks that `make test` leaves out
+	$(BIN)/pytest -m slow
+
+bench: .venv/ready  ## the figures of the README
+	$(BIN)/pytest benchmarks --benchmark-only
+
+simulate: .venv/ready  ## the incident at its real size
+	$(BIN)/kvmodel simulate
+
+variants: .venv/ready  ## write the table of docs/variants.md again
+	$(BIN)/python -m tests.specs.variants
+
+.venv/ready: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch .venv/ready
+
+clean:
+	rm -rf .venv
