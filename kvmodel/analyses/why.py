@@ -14,7 +14,7 @@ from kvmodel.language.expressions import Apply, Bound, Expr, FlagRead, Named, Qu
 from kvmodel.language.instance import Binding, Instance, State
 from kvmodel.language.operators import Binder, Operator
 from kvmodel.language.system import Action, Condition, Property, PropertyKind
-from kvmodel.language.text import expression, place
+from kvmodel.language.text import expression, membership, place
 from kvmodel.language.types import Bool, Domain, Element, Maybe, Span, Value
 from kvmodel.readings.run import Interpreter
 from kvmodel.traces.trace import Trace
@@ -109,7 +109,13 @@ def why_not(trace: Trace, step: int, action: str, arguments: Mapping[str, Value]
     interpreter = Interpreter(instance)
     state = trace.states[step]
     reports = [_blocked(interpreter, state, step, tried, binding) for binding in bindings]
-    return tuple(sorted(reports, key=lambda report: sum(not guard.holds for guard in report.guards)))
+    return tuple(sorted(reports, key=_distance))
+
+
+def _distance(report: Blocked) -> tuple[int, int]:
+    """How far a binding is from being enabled: its false guards, and then the parts of them that are false."""
+    blocked = [guard for guard in report.guards if not guard.holds]
+    return len(blocked), sum(len(guard.reasons) for guard in blocked)
 
 
 def element(instance: Instance, domain: Domain, label: str) -> Value:
@@ -257,7 +263,7 @@ class _Blame:
         self, expr: Apply, parts: tuple[Expr, ...], environment: Mapping[str, Value], wanted: bool, inside: tuple[str, ...]
     ) -> Iterator[Reason]:
         """An `and` or `or`: the parts that are not as wanted. After the first of them, only those that have a value for sure."""
-        if _is_membership(parts):
+        if membership(expr) is not None:
             yield self.leaf(expr, environment, inside)
             return
         decided = (expr.operator is Operator.AND) == wanted  # one part that is not as wanted decides
@@ -270,22 +276,39 @@ class _Blame:
                 yield from self.of(part, environment, wanted, inside)
 
     def of_elements(self, expr: Quantified, environment: Mapping[str, Value], wanted: bool, inside: tuple[str, ...]) -> Iterator[Reason]:
-        """A quantifier that one element decides is blamed on the first such element; otherwise on every element."""
+        """A quantifier that one element decides is blamed on the first such element. Where none satisfies an `any`, it is
+        blamed on the elements that come closest."""
         decided = (expr.binder is Binder.ALL) == wanted
         if not decided and not wanted:
             yield self.leaf(expr, environment, inside)  # `all` is true: every element is the reason
             return
-        for binding in self.instance.bindings(expr.variables):
-            inner = {**environment, **self.interpreter.environment(expr.variables, binding)}
-            if bool(self.value(expr.body, inner)) == wanted:
-                continue
-            chosen = ", ".join(
-                f"{variable.name} = {self.instance.label(variable.domain, value)}"
-                for variable, value in zip(expr.variables, binding, strict=True)
-            )
-            yield from self.of(expr.body, inner, wanted, (*inside, chosen))
-            if decided:
-                return
+        bindings = list(self.instance.bindings(expr.variables))
+        if decided:
+            bindings = [next(b for b in bindings if bool(self.value(expr.body, self.with_elements(environment, expr, b))) != wanted)]
+        else:
+            inside = (*inside, f"{expression(expr)} is false")
+            furthest = [self.true_parts(expr.body, self.with_elements(environment, expr, binding)) for binding in bindings]
+            bindings = [b for b, reached in zip(bindings, furthest, strict=True) if reached == max(furthest)]
+        for binding in bindings:
+            labels = [self.instance.label(variable.domain, value) for variable, value in zip(expr.variables, binding, strict=True)]
+            chosen = ", ".join(f"{variable.name} = {label}" for variable, label in zip(expr.variables, labels, strict=True))
+            yield from self.of(expr.body, self.with_elements(environment, expr, binding), wanted, (*inside, chosen))
+
+    def with_elements(self, environment: Mapping[str, Value], expr: Quantified, binding: Binding) -> dict[str, Value]:
+        return {**environment, **self.interpreter.environment(expr.variables, binding)}
+
+    def true_parts(self, expr: Expr, environment: Mapping[str, Value]) -> int:
+        """How many parts of a conjunction are true before the first false one: an element that gets further is closer."""
+        if isinstance(expr, Named):
+            return self.true_parts(expr.body, environment)
+        if not isinstance(expr, Apply) or expr.operator is not Operator.AND:
+            return int(bool(self.value(expr, environment)))
+        count = 0
+        for part in expr.arguments:
+            count += self.true_parts(part, environment)
+            if not self.value(part, environment):
+                break
+        return count
 
     def leaf(self, expr: Expr, environment: Mapping[str, Value], inside: tuple[str, ...]) -> Reason:
         return Reason(
@@ -308,7 +331,7 @@ class _Blame:
             case Apply(operator=Operator.IF, arguments=(condition, then, otherwise)):
                 yield from self.reads(condition, environment)
                 yield from self.reads(then if self.value(condition, environment) else otherwise, environment)
-            case Apply(arguments=parts) if not _is_compound(expr) or expr.operator is Operator.NOT or _is_membership(parts):
+            case Apply(arguments=parts) if not _is_compound(expr) or expr.operator is Operator.NOT or membership(expr) is not None:
                 for part in parts:
                     yield from self.reads(part, environment)
             case Apply() | Named() | Quantified():
@@ -324,8 +347,3 @@ class _Blame:
 
 def _is_compound(expr: Expr) -> bool:
     return isinstance(expr, Apply) and expr.operator in (Operator.AND, Operator.OR, Operator.IMPLIES, Operator.IF, Operator.NOT)
-
-
-def _is_membership(parts: tuple[Expr, ...]) -> bool:
-    """Whether the parts only compare: ``x is None or x == r`` reads best as a whole."""
-    return all(isinstance(part, Apply) and part.operator in (Operator.EQ, Operator.IS_NONE) for part in parts)

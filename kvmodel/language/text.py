@@ -41,7 +41,19 @@ from kvmodel.language.system import (
 )
 from kvmodel.language.types import Bool, Counter, Element, Enumeration, Maybe, Number, Type, Value, describe
 
-__all__ = ["Change", "Item", "difference", "expression", "expression_lines", "items", "signature", "system_text", "update"]
+__all__ = [
+    "Change",
+    "Item",
+    "difference",
+    "expression",
+    "expression_lines",
+    "items",
+    "membership",
+    "place",
+    "signature",
+    "system_text",
+    "update",
+]
 
 WIDTH = 100
 INDENT = "    "
@@ -89,11 +101,11 @@ def expression_lines(expr: Expr, width: int = WIDTH) -> list[str]:
         return [flat]
     inner = width - len(INDENT)
     match expr:
-        case Apply(operator=operator, arguments=arguments) if operator in JOINED and _choices(expr) is None:
-            word, level = INFIX[operator]
+        case Apply(operator=operator, arguments=arguments) if operator in JOINED and membership(expr) is None:
+            word = INFIX[operator][0]
             lines: list[str] = []
             for part in arguments:
-                first, *rest = _enclosed_lines(part, Level(level + 1), inner)
+                first, *rest = _enclosed_lines(part, _inside(operator), inner)
                 lines += [f"{word.strip()} {first}" if lines else first, *(INDENT + line for line in rest)]
             return lines
         case Apply(operator=Operator.IMPLIES, arguments=(premise, conclusion)):
@@ -141,12 +153,12 @@ def _render(expr: Expr) -> tuple[str, Level]:
 def _operation(operator: Operator, arguments: tuple[Expr, ...], expr: Apply) -> tuple[str, Level]:
     if operator in JOINED and not arguments:
         return str(operator is Operator.AND), Level.ATOM
-    choices = _choices(expr)
+    choices = membership(expr)
     if choices is not None:
-        return _membership(*choices, " in "), Level.COMPARISON
+        return _spelled(*choices, " in "), Level.COMPARISON
     if operator in INFIX:
         word, level = INFIX[operator]
-        return word.join(_enclosed(part, Level(level + 1)) for part in arguments), level
+        return word.join(_enclosed(part, _inside(operator)) for part in arguments), level
     match operator:
         case Operator.NOT:
             return _negation(arguments[0])
@@ -170,10 +182,15 @@ def _operation(operator: Operator, arguments: tuple[Expr, ...], expr: Apply) -> 
     raise InternalError(f"the text form has no spelling for operator {operator.value!r}")
 
 
+def _inside(operator: Operator) -> Level:
+    """How tightly an operand must bind. An `and` inside an `or` gets parentheses that Python does not need and people do."""
+    return Level.NOT if operator is Operator.OR else Level(INFIX[operator][1] + 1)
+
+
 def _negation(part: Expr) -> tuple[str, Level]:
-    choices = _choices(part)
+    choices = membership(part)
     if choices is not None:
-        return _membership(*choices, " not in "), Level.COMPARISON
+        return _spelled(*choices, " not in "), Level.COMPARISON
     match part:
         case Apply(operator=Operator.EQ, arguments=(left, right)):
             return f"{_enclosed(left, Level.SUM)} != {_enclosed(right, Level.SUM)}", Level.COMPARISON
@@ -182,8 +199,8 @@ def _negation(part: Expr) -> tuple[str, Level]:
     return f"not {_enclosed(part, Level.NOT)}", Level.NOT
 
 
-def _choices(expr: Expr) -> tuple[Expr, tuple[Expr | None, ...]] | None:
-    """For ``x == a or x is None or ...``: `x` and the values it is compared with (None for none)."""
+def membership(expr: Expr) -> tuple[Expr, tuple[Expr | None, ...]] | None:
+    """For ``x == a or x is None or ...``, which is ``x in (a, None, ...)``: `x` and the values (None for none)."""
     if not isinstance(expr, Apply) or expr.operator is not Operator.OR or len(expr.arguments) < 2:
         return None
     subjects: list[Expr] = []
@@ -201,7 +218,7 @@ def _choices(expr: Expr) -> tuple[Expr, tuple[Expr | None, ...]] | None:
     return (subjects[0], tuple(values)) if all(subject == subjects[0] for subject in subjects) else None
 
 
-def _membership(subject: Expr, values: tuple[Expr | None, ...], word: str) -> str:
+def _spelled(subject: Expr, values: tuple[Expr | None, ...], word: str) -> str:
     listed = ", ".join("None" if value is None else expression(value) for value in values)
     return f"{_enclosed(subject, Level.SUM)}{word}({listed})"
 

@@ -153,6 +153,11 @@ def reachable(
             for values in initial_values(instance, rigid):
                 if deployment.add(values, -1, -1):
                     watch.state(values, len(deployment.states) - 1)
+                if len(deployment.states) % CHECK_EVERY == 0:
+                    if _is_over(graph, "in the initial states", deadline, limit):
+                        return graph
+                    if progress is not None:
+                        progress(f"{graph.states:,} initial states")
         if not graph.states:
             raise InstanceError(
                 f"{instance.system.name} has no initial state at {instance.describe_size()}: its initial conditions contradict each other"
@@ -175,15 +180,20 @@ def _levels(graph: StateGraph, watches: list[_Watch], deadline: float | None, li
         for watch, end in zip(watches, ends, strict=True):
             while watch.deployment.frontier < end:
                 watch.expand(min(end, watch.deployment.frontier + CHECK_EVERY))
-                if deadline is not None and time.monotonic() > deadline:
-                    graph.stopped = f"timeout at depth {graph.depth} after {graph.states:,} states"
-                    return
-                if limit is not None and graph.states > limit:
-                    graph.stopped = f"limit of {limit:,} states at depth {graph.depth}"
+                if _is_over(graph, f"at depth {graph.depth}", deadline, limit):
                     return
                 yield
         if any(len(deployment.states) > end for deployment, end in zip(graph.deployments, ends, strict=True)):
             graph.depth += 1
+
+
+def _is_over(graph: StateGraph, where: str, deadline: float | None, limit: int | None) -> bool:
+    """Whether time or the number of states has run out; the reason is noted in the graph."""
+    if deadline is not None and time.monotonic() > deadline:
+        graph.stopped = f"timeout {where} after {graph.states:,} states"
+    elif limit is not None and graph.states > limit:
+        graph.stopped = f"limit of {limit:,} states {where}"
+    return bool(graph.stopped)
 
 
 class _Watch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -19,6 +19,7 @@ __all__ = ["Ownership", "Row", "changes", "chosen", "given", "ownership", "rows"
 
 MOST_PLACES = 4  # places of one change that are named; of more, the number is told
 NOBODY = "-"
+SHORT = 16  # columns that a column of text gets even where there is no room
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,8 @@ def rows(trace: Trace) -> Iterator[Row]:
     yield Row(0, "", "(initial state)", chosen(trace), _pages(instance, pages, trace.states[0]))
     for number, choice in enumerate(trace.steps, start=1):
         before, after = trace.states[number - 1], trace.states[number]
-        yield Row(number, node_of(instance, choice), step_text(instance, choice), changes(instance, before, after), _pages(instance, pages, after))
+        node, step = node_of(instance, choice), step_text(instance, choice)
+        yield Row(number, node, step, changes(instance, before, after), _pages(instance, pages, after))
 
 
 def node_of(instance: Instance, choice: Choice) -> str:
@@ -175,14 +177,17 @@ def trace_table(trace: Trace, width: int) -> tuple[Table, str]:
     touched = [i for i in range(len(labels)) if any(line.pages[i] != f"{NOBODY}/{NOBODY}" for line in lines)]
     widths = [max(*(len(part) for part in _header(labels[i]).split("\n")), *(len(line.pages[i]) for line in lines)) for i in touched]
     apart = sum(widths) + 2 * len(widths) <= width * 0.45
+    nodes = max(len(line.node) for line in lines)
+    narrow = [len("step"), *([nodes] if nodes else []), *(widths if apart else [])]
+    action, change = _shares(lines, width - sum(narrow) - 2 * len(narrow) - 2 - (0 if apart else SHORT))
     heads = [Column("step", justify="right", no_wrap=True)]
-    heads += [Column("node", no_wrap=True)] if any(line.node for line in lines) else []
-    heads += [Column("action", overflow="fold"), Column("what changed", overflow="fold")]
+    heads += [Column("node", no_wrap=True)] if nodes else []
+    heads += [Column("action", overflow="fold", width=action), Column("what changed", overflow="fold", width=change)]
     heads += [Column(_header(labels[i]), no_wrap=True) for i in touched] if apart else [Column("pages", overflow="fold")]
     table = Table(*heads, box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     previous: tuple[str, ...] = lines[0].pages
     for line in lines:
-        cells = [words(str(line.number), "dim"), *([words(line.node)] if any(entry.node for entry in lines) else [])]
+        cells = [words(str(line.number), "dim"), *([words(line.node)] if nodes else [])]
         cells += [words(line.action, "dim" if line.number == 0 else "cyan"), words("\n".join(line.changes))]
         changed = [i for i in touched if line.pages[i] != previous[i]]
         if apart:
@@ -194,6 +199,19 @@ def trace_table(trace: Trace, width: int) -> tuple[Table, str]:
         previous = line.pages
     legend = f"pages: who holds it / whose data is in it ({NOBODY}: nobody, blank)" if touched else ""
     return table, legend
+
+
+def _shares(lines: Sequence[Row], room: int) -> tuple[int, int]:
+    """The widths of the columns of actions and of changes. A long action goes over two lines before a change does: most
+    steps change several places, so that it costs no line."""
+    actions = max(len("action"), *(len(line.action) for line in lines))
+    changed = max((len(change) for line in lines for change in line.changes), default=0)
+    single = max((len(change) for line in lines for change in line.changes if "] " not in change.split(":")[0]), default=0)
+    changed = max(changed, len("what changed"))
+    if actions + changed <= room:
+        return actions, changed
+    change = min(max(single, room - actions), room - SHORT)
+    return max(SHORT, room - change), max(SHORT, change)
 
 
 def _header(label: str) -> str:

@@ -17,7 +17,7 @@ from kvmodel.analyses.why import Blocked, Reason, violation
 from kvmodel.errors import printable
 from kvmodel.language.instance import Instance
 from kvmodel.language.system import PropertyKind, TransitionSystem
-from kvmodel.traces.trace import Trace
+from kvmodel.traces.trace import Choice, Trace
 from kvmodel.verdict import Coverage, PropertyResult, Result, Verdict
 from kvmodel.views.console import PLAIN_WIDTH, columns, draw, indented, words
 from kvmodel.views.table import given, step_text, trace_table
@@ -236,8 +236,6 @@ def why_text(trace: Trace, blocked: Sequence[Blocked], *, width: int = PLAIN_WID
 
 
 def _blocked(trace: Trace, report: Blocked, after: str) -> Iterator[RenderableType]:
-    from kvmodel.traces.trace import Choice
-
     call = step_text(trace.instance, Choice(report.action.name, report.binding))
     verdict = ("is enabled", "green") if report.enabled else ("is not enabled", "bold red")
     head = Text.assemble(f"After {printable(after)}: ", (printable(call), "bold"), " ", verdict)
@@ -246,11 +244,10 @@ def _blocked(trace: Trace, report: Blocked, after: str) -> Iterator[RenderableTy
         yield indented(words(report.ended))
     for guard in report.guards:
         mark = words("true   " if guard.holds else "FALSE  ", "green" if guard.holds else "bold red")
-        mark.append(printable(f"{guard.name}"), "bold")
-        mark.append(printable(f": {guard.condition}"))
-        if guard.at.file:
-            mark.append(printable(f"  ({guard.at})"), "dim")
+        mark.append(printable(guard.name), "bold")
+        mark.append(printable(f"  ({guard.at})" if guard.at.file else ""), "dim")
         yield indented(mark)
+        yield indented(words(guard.condition), 9)
         for reason in guard.reasons:
             for line in _reason(reason):
-                yield indented(line, 7)
+                yield indented(line, 9)
