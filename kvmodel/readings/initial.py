@@ -134,7 +134,7 @@ def _comparisons(exprs: Sequence[Expr]) -> list[Expr]:
     while stack:
         expr = stack.pop()
         if isinstance(expr, Apply):
-            if expr.operator in (Operator.LT, Operator.LE, Operator.EQ) and isinstance(expr.arguments[0].type, Number):
+            if expr.operator in (Operator.LT, Operator.LE, Operator.EQ) and any(isinstance(part.type, Number) for part in expr.arguments):
                 found[expr] = None
             else:
                 stack.extend(reversed(expr.arguments))
