@@ -21,6 +21,7 @@ from kvmodel.readings.fold import fold
 from kvmodel.readings.footprint import Access, Anywhere, Commutation, accesses, bindings_commute, firm
 from kvmodel.readings.search import Literal, literals
 from kvmodel.readings.sparse import Store, StoreLayout
+from kvmodel.readings.writer import Writer
 
 __all__ = ["ActionCode", "ActionSource", "TouchedCheck", "failing", "put", "touched_checks", "value_of"]
 
@@ -34,7 +35,8 @@ class ActionCode:
     `admit(S, bindings)` gives None, or (number of the first false guard, binding), with number -1 for arguments outside
     their domains; `overflow(S, bindings)` gives None, or a binding that would take a counter out of its range;
     `apply(S, R, bindings, broken)` takes the steps, adds (number of the assertion, binding) to `broken` and gives the
-    changed keys of each variable in `written` (a list, or for a relation with rows a dictionary of lists); `search(S)` gives every enabled binding, `some(S)` whether there is one.
+    changed keys of each variable in `written` (a list, or for a relation with rows a dictionary of lists); `search(S)` gives
+    every enabled binding, `some(S)` whether there is one.
     `admit_firm` gives an `admit` whose guards do without some reads.
     """
 
@@ -212,9 +214,10 @@ class ActionSource:
         return _function("apply", "S, R, B, broken", self._emitter, lines)
 
     def _write_lines(self, update: Update, prepared: _Prepared, group: str, changed: str) -> list[str]:
+        writer = Writer(self._emitter)
         if prepared.block is not None:
-            return self._emitter.write_block(update.variable, prepared.keys, prepared.block, group, prepared.value, changed)
-        write = self._emitter.write(update.variable, prepared.keys, prepared.value, changed)
+            return writer.write_block(update.variable, prepared.keys, prepared.block, group, prepared.value, changed)
+        write = writer.write(update.variable, prepared.keys, prepared.value, changed)
         return [prepared.around, *indented(write)] if prepared.around else write
 
     def _search_sources(self, indexing: bool) -> tuple[list[str], list[str]]:
@@ -267,7 +270,7 @@ def put(store: Store, layout: StoreLayout) -> Callable[..., Any]:
     """A function of ``S``, ``R``, a key (a tuple) and a value that stores the value. Second phase."""
     emitter = Emitter(layout)
     keys = [f"a{position}" for position in range(store.arity)]
-    write = emitter.write(store.variable.name, keys, "t", "c")
+    write = Writer(emitter).write(store.variable.name, keys, "t", "c")
     lines = [f"{tuple_of(keys)} = k" if keys else "pass", f"c = {'{}' if store.rows else '[]'}", *write]
     return compile_function(_function("put", "S, R, k, t", emitter, lines), "put")
 

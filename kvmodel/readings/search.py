@@ -71,6 +71,8 @@ Defaults: TypeAlias = Mapping[str, Value]
 def literals(expr: Expr, truth: bool) -> tuple[Literal, ...]:
     """Literals that together are equivalent to `expr` being `truth`: conjunctions, as far as they go."""
     match expr:
+        case Const(value=value) if value is truth:
+            return ()
         case Named(body=body):
             return literals(body, truth)
         case Apply(operator=Operator.NOT, arguments=(part,)):
