@@ -366,7 +366,7 @@ def _condition(word: str, condition: Condition | Property | Definition, docs: bo
 
 
 def _action(action: Action, docs: bool) -> Iterator[str]:
-    yield f"action {signature(action.name, action.parameters)}:"
+    yield f"action {signature(action.name, action.parameters)}:" + (f"  on {action.node}" if docs and action.node else "")
     if docs:
         yield from _comment(action.doc)
     for guard in action.guards:

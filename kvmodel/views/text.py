@@ -112,7 +112,7 @@ def _verdict(result: Result) -> Text:
     if headline is not None:
         line.append(f", {printable(headline.name)}{_length(headline)}")
     counts = ", ".join(f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in result.statistics)
-    line.append(f"\n{result.method}: {result.coverage}{'; ' if counts else ''}{counts}; {result.seconds:.1f} s")
+    line.append(f"\n{result.method}: {result.coverage}{'; ' if counts else ''}{counts}; {result.seconds:.1f}s")
     return line
 
 
@@ -229,9 +229,9 @@ def why_text(trace: Trace, blocked: Sequence[Blocked], *, width: int = PLAIN_WID
         parts.append(Text())
     hidden = len(blocked) - len(shown)
     if hidden:
-        kind = "are not enabled" if enabled else "have at least as many false guards"
-        parts.append(words(f"{hidden:,} other bindings {kind if hidden > 1 or enabled else 'has at least as many false guards'}", "dim"))
-        parts.append(Text())
+        what = "not enabled" if enabled else "no nearer to being enabled"
+        bindings = "other binding is" if hidden == 1 else "other bindings are"
+        parts += [words(f"{hidden:,} {bindings} {what}", "dim"), Text()]
     return draw(parts[:-1], width=width, colour=colour)
 
 
