@@ -4,21 +4,33 @@ There is one rule for each action, so that a printed run names actions. Everythi
 nothing that is drawn changes its meaning when something before it is deleted: a rule draws an index into the *full* list
 of bindings of its action and takes the next enabled one. That is what lets Hypothesis shrink a run.
 
+Two things make deep runs likely:
+
+- Hypothesis switches off a random part of a machine's rules in each run (swarm testing), by their function's name. A
+  protocol needs nearly all of its actions to get anywhere, so most runs would end early. All rules share one name here,
+  and are told apart by the name of their argument: ``state.step(reject=0)``.
+- A drawn *schedule* prefers actions that have become enabled lately (`_Schedule`). A uniform choice is lost in what is
+  always possible, such as an abort. Schedule 0, to which Hypothesis shrinks, prefers nothing.
+
 Import this module where it is needed: it imports Hypothesis.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
+from math import inf
+from random import Random
 from typing import Any, ClassVar
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity, strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from kvmodel.language.instance import Instance
+from kvmodel.language.instance import Instance, Values
 from kvmodel.language.system import Action, PropertyKind, TransitionSystem
 from kvmodel.readings.replay import make_trace
 from kvmodel.readings.sampled import Run, Sampler, describe_run, judge
@@ -43,9 +55,10 @@ class PropertyViolated(AssertionError):
 
 @dataclass
 class _Record:
-    """What a check keeps of all the runs of a machine, those that Hypothesis makes while it shrinks included.
+    """What a check keeps of all the runs of its machines, those that Hypothesis makes while it shrinks included.
 
-    `found` has the shortest run for each property that was violated (or, for `@reachable`, shown).
+    `found` has the shortest run for each property that was violated (or, for `@reachable`, shown); of equally short ones
+    the last, which is the simplest that Hypothesis has got to. `shrinking` is the violation that it shrinks.
     """
 
     deadline: float | None
@@ -53,6 +66,8 @@ class _Record:
     found: dict[str, Run] = field(default_factory=dict)
     fired: dict[str, int] = field(default_factory=dict)
     runs: int = 0
+    shrinking: str = ""
+    improved: int = 0  # number of the run that last made the violation in hand shorter
     told: float = 0.0
 
     def started(self) -> None:
@@ -60,6 +75,8 @@ class _Record:
         now = time.monotonic()
         if self.deadline is not None and now > self.deadline:
             raise _OutOfTime
+        if self.shrinking and self.runs > self.improved + PATIENCE:
+            raise _ShrunkEnough
         if self.progress is not None and now - self.told > 0.3:
             self.told = now
             self.progress(f"{self.runs:,} runs, {sum(self.fired.values()):,} steps")
@@ -67,52 +84,121 @@ class _Record:
     def stepped(self, action: str) -> None:
         self.fired[action] = self.fired.get(action, 0) + 1
 
-    def seen(self, name: str, run: Run) -> None:
-        if name not in self.found or len(run) < len(self.found[name]):
-            self.found[name] = run
+    def seen(self, names: Iterable[str], run: Run) -> None:
+        for name in names:
+            known = self.found.get(name)
+            if known is None or len(run) <= len(known):
+                self.found[name] = run
+                if name == self.shrinking and (known is None or len(run) < len(known)):
+                    self.improved = self.runs
+
+    def failed(self, name: str) -> None:
+        if not self.shrinking:
+            self.shrinking, self.improved = name, self.runs
 
 
-class _OutOfTime(BaseException):
-    """Ends a check that is out of time. Not an Exception, which Hypothesis would take for a failure of the run."""
+PATIENCE = 200  # runs that Hypothesis may spend on a violation without making it shorter
+
+
+class _OutOfTime(KeyboardInterrupt):
+    """Ends a check that is out of time: Hypothesis lets an interrupt through, and takes anything else for a failure."""
+
+
+class _ShrunkEnough(KeyboardInterrupt):
+    """Ends Hypothesis' shrinking when it no longer makes the run shorter; it would go on with what was drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Schedule:
+    """Which of the enabled actions a run may choose from.
+
+    The age of an action is the number of states of the run in which it was enabled. A run may take what is at most
+    `spread` times as old as the youngest enabled action; of these it takes `reluctant` ones only when there is nothing
+    else. In the steps of `free` it may take anything.
+    """
+
+    spread: float = inf
+    free: frozenset[int] = frozenset()
+    reluctant: frozenset[str] = frozenset()
+
+    def allows(self, ages: Mapping[str, int], enabled: Iterable[str], step: int) -> frozenset[str]:
+        """The actions among `enabled` that the step may take; never empty unless `enabled` is."""
+        names = frozenset(enabled)
+        if not names or step in self.free:
+            return names
+        oldest = self.spread * min(ages[name] for name in names)
+        young = frozenset(name for name in names if ages[name] <= oldest)
+        return young - self.reluctant or young
+
+
+STEP = "step"  # the one name of all rules
+SCHEDULES = 1 << 16
+SPREADS = (1.0, 1.0, 1.5, 2.0, 4.0, inf)
+FREE_SHARES = (0.0, 0.05, 0.1, 0.2)
+RELUCTANT_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+LONGEST_SCHEDULE = 200  # steps; later ones are never free
+
+
+@lru_cache(maxsize=SCHEDULES)
+def _schedule(number: int, actions: tuple[str, ...]) -> _Schedule:
+    """Schedule `number` of SCHEDULES; 0 allows everything."""
+    if not number:
+        return _Schedule()
+    random = Random(number)
+    spread, free, reluctant = random.choice(SPREADS), random.choice(FREE_SHARES), random.choice(RELUCTANT_SHARES)
+    return _Schedule(
+        spread,
+        frozenset(step for step in range(LONGEST_SCHEDULE) if random.random() < free),
+        frozenset(action for action in actions if random.random() < reluctant),
+    )
 
 
 class SpecMachine(RuleBasedStateMachine):
     """Runs a spec. `start` is the initial state of the run so far, `choices` are its steps."""
 
     sampler: ClassVar[Sampler]
+    actions: ClassVar[tuple[str, ...]]
     failures: ClassVar[Mapping[str, type[PropertyViolated]]]
     record: ClassVar[_Record | None] = None
 
     def __init__(self) -> None:
         super().__init__()
         self.choices: list[Choice] = []
-        self._start_at(0)
+        self._ages: dict[str, int] = {}
+        self._start_at(0, 0)
         if self.record is not None:
             self.record.started()
 
-    def _start_at(self, index: int) -> None:
+    def _start_at(self, index: int, schedule: int) -> None:
         self.start = self.sampler.starts[index]
         self._watched = self.sampler.steps(self.start.rigid)
-        self._values = self.start.values
-        self._sight = self._watched.look(self._values)
+        self._schedule = _schedule(schedule, self.actions)
+        self._ages.clear()
+        self._arrive(self.start.values)
 
-    def _begin(self, index: int) -> None:
-        self._start_at(index)
+    def _arrive(self, values: Values) -> None:
+        self._values = values
+        self._sight = self._watched.look(values)
+        for action in self._sight.moves:
+            self._ages[action] = self._ages.get(action, 0) + 1
+        self._allowed = self._schedule.allows(self._ages, self._sight.moves, len(self.choices))
+
+    def _begin(self, index: int, schedule: int) -> None:
+        self._start_at(index, schedule)
         self._judge((*self._sight.violated, *self._sight.shown))
 
     def _can(self, action: str) -> bool:
-        return action in self._sight.moves
+        return action in self._allowed
 
     def _can_nothing(self) -> bool:
-        return not self._sight.moves
+        return not self._allowed
 
     def _take(self, action: str, index: int) -> None:
         moves = self._sight.moves[action]
         move = next((move for move in moves if move.index >= index), moves[0])
         broken = self._watched.broken(self._values, move)
         self.choices.append(move.choice)
-        self._values = move.after
-        self._sight = self._watched.look(move.after)
+        self._arrive(move.after)
         if self.record is not None:
             self.record.stepped(action)
         self._judge((*broken, *self._sight.violated, *self._sight.shown))
@@ -122,10 +208,11 @@ class SpecMachine(RuleBasedStateMachine):
             return
         run = Run(self.start, tuple(self.choices))
         if self.record is not None:
-            for name in names:
-                self.record.seen(name, run)
+            self.record.seen(names, run)
         for name in names:
             if name in self.failures:
+                if self.record is not None:
+                    self.record.failed(name)
                 instance = self.sampler.instance
                 what = f"{name} is violated by this run of {instance.system.name} ({instance.describe_size()}):"
                 raise self.failures[name](name, run, f"{what}\n{describe_run(instance, run)}")
@@ -157,10 +244,13 @@ def _machine(sampler: Sampler, fatal: Sequence[str], record: _Record | None = No
         "__doc__": system.doc or SpecMachine.__doc__,
         "__module__": __name__,
         "sampler": sampler,
+        "actions": tuple(action.name for action in system.actions),
         "failures": {name: _failure(name) for name in fatal},
         "record": record,
-        "initial_state": initialize(index=strategies.integers(0, len(sampler.starts) - 1))(SpecMachine._begin),
-        "idle": precondition(SpecMachine._can_nothing)(rule()(_idle)),
+        "initial_state": initialize(
+            index=strategies.integers(0, len(sampler.starts) - 1), schedule=strategies.integers(0, SCHEDULES - 1)
+        )(_initial_state),
+        "idle": precondition(SpecMachine._can_nothing)(rule(idle=strategies.just(0))(_step_idle)),
     }
     for action in system.actions:
         namespace[f"action_{action.name}"] = _rule(action, sampler.instance)  # a prefix, so that an action may have any name
@@ -171,32 +261,36 @@ def _failure(name: str) -> type[PropertyViolated]:
     return type("PropertyViolated", (PropertyViolated,), {"__doc__": f"{name} is violated.", "__module__": __name__})
 
 
-def _idle(self: SpecMachine) -> None:
+def _initial_state(self: SpecMachine, index: int, schedule: int) -> None:
+    """A run starts: in one of the initial states, with a schedule."""
+    self._begin(index, schedule)
+
+
+_initial_state.__name__ = "initial_state"
+
+
+def _step_idle(self: SpecMachine, idle: int) -> None:
     """Nothing is enabled. This is not a step."""
+
+
+_step_idle.__name__ = STEP
 
 
 def _rule(action: Action, instance: Instance) -> Any:
     """The rule of an action: its binding is drawn by its number in the full list, and the next enabled one is taken."""
     bindings = sum(1 for _ in instance.bindings(action.parameters))
-    if bindings == 1:
-        def take_it(self: SpecMachine) -> None:
-            self._take(action.name, 0)
 
-        take: Callable[..., None] = take_it
-        drawn: dict[str, Any] = {}
-    else:
-        def take_next(self: SpecMachine, index: int) -> None:
-            self._take(action.name, index)
-
-        take = take_next
-        drawn = {"index": strategies.integers(0, bindings - 1)}
-    take.__name__ = take.__qualname__ = action.name
-    take.__doc__ = action.doc
+    def step(self: SpecMachine, **drawn: int) -> None:
+        self._take(action.name, drawn[action.name])
 
     def enabled(self: SpecMachine) -> bool:
         return self._can(action.name)
 
-    return precondition(enabled)(rule(**drawn)(take))
+    step.__name__ = STEP
+    step.__doc__ = action.doc
+    index: strategies.SearchStrategy[int] = strategies.just(0) if bindings == 1 else strategies.integers(0, bindings - 1)
+    named_by_argument: Any = rule
+    return precondition(enabled)(named_by_argument(**{action.name: index})(step))
 
 
 def check_with_hypothesis(
@@ -213,8 +307,8 @@ def check_with_hypothesis(
 
     Needs neither pytest nor Hypothesis' database, and one seed gives one result (with one version of Hypothesis). The
     first property asked for, or `isolated_read`, is looked for first and alone, so that no other violation cuts its runs
-    short. A run that Hypothesis has shrunk is then shrunk by `readings.shrink` (it drops steps, and is the better of the
-    two at pairs of steps that belong together) and replayed.
+    short. Hypothesis shrinks a violation until 200 runs in a row have made it no shorter; then `readings.shrink` drops
+    what steps it still can (it is the better of the two at steps that belong together), and the run is replayed.
 
     A property that was not violated `holds` with coverage `sampled`, whose `runs` are those in which it was watched to
     the end; a `@reachable` one that was not seen is undecided. Stops early after `timeout` seconds or at Ctrl-C: what is
@@ -231,12 +325,12 @@ def check_with_hypothesis(
     fatal = [name for name in (*properties, "isolated_read") if name in judged][:1] or judged
     try:
         while fatal:
-            before = record.runs
-            failures = _search(_machine(sampler, fatal, record), examples, steps, seed + number)
+            before, record.shrinking = record.runs, ""
+            _search(_machine(sampler, fatal, record), examples, steps, seed + number)
             number += 1
-            settled |= {failure.name for failure in failures}
+            settled.add(record.shrinking)
             remaining = [name for name in judged if name not in settled]
-            if not failures:
+            if not record.shrinking:
                 complete = record.runs - before
                 if fatal == remaining or not any(name in record.found for name in remaining):
                     break
@@ -268,8 +362,8 @@ def check_with_hypothesis(
     )
 
 
-def _search(machine: type[SpecMachine], examples: int, steps: int, seed: int) -> tuple[PropertyViolated, ...]:
-    """The violations that Hypothesis finds, shrunk; one for each of the machine's properties at most."""
+def _search(machine: type[SpecMachine], examples: int, steps: int, seed: int) -> None:
+    """Let Hypothesis look for a violation and shrink it; what it finds is in the machine's record."""
     settings = hypothesis.settings(
         max_examples=examples,
         stateful_step_count=steps + 1,  # the choice of the initial state is one for Hypothesis
@@ -278,18 +372,10 @@ def _search(machine: type[SpecMachine], examples: int, steps: int, seed: int) ->
         derandomize=False,
         # Phase.explain would run every failure many more times, to find which draws matter; a trace says more.
         phases=(Phase.generate, Phase.shrink),
-        report_multiple_bugs=len(machine.failures) > 1,
+        report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
         verbosity=Verbosity.quiet,
         print_blob=False,
     )
-    try:
+    with suppress(PropertyViolated, _ShrunkEnough):
         run_state_machine_as_test(hypothesis.seed(seed)(machine), settings=settings)
-    except PropertyViolated as failure:
-        return (failure,)
-    except ExceptionGroup as group:
-        failures = tuple(error for error in group.exceptions if isinstance(error, PropertyViolated))
-        if len(failures) < len(group.exceptions):
-            raise
-        return failures
-    return ()
