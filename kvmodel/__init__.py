@@ -81,19 +81,21 @@ _HOMES = {
 }  # fmt: skip
 
 
-def __getattr__(name: str) -> object:
-    from importlib import import_module
+if not TYPE_CHECKING:  # a type checker that saw it would accept every name
 
-    if name == "__version__":
-        from importlib.metadata import version
+    def __getattr__(name: str) -> object:
+        from importlib import import_module
 
-        return version("kvmodel")
-    for module, names in _HOMES.items():
-        if name in names:
-            value: object = getattr(import_module(module), name)
-            globals()[name] = value
-            return value
-    raise AttributeError(f"module 'kvmodel' has no attribute '{name}'")
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("kvmodel")
+        for module, names in _HOMES.items():
+            if name in names:
+                value: object = getattr(import_module(module), name)
+                globals()[name] = value
+                return value
+        raise AttributeError(f"module 'kvmodel' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:

@@ -95,7 +95,7 @@ def why_not(trace: Trace, step: int, action: str, arguments: Mapping[str, Value]
     known = [parameter.name for parameter in tried.parameters]
     for name in given:
         if name not in known:
-            raise UsageError(f"{action} has no parameter '{name}'{nearest(name, known)}; it takes {', '.join(known) or 'none'}")
+            raise UsageError(f"{action} has no parameter '{name}'{nearest(name, known)} (it takes {', '.join(known) or 'none'})")
     bindings = []
     for parameter in tried.parameters:
         elements = instance.elements(parameter.domain)

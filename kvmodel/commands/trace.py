@@ -11,6 +11,7 @@ from kvmodel.errors import UsageError
 
 if TYPE_CHECKING:
     from kvmodel.analyses.why import Blocked, Reason
+    from kvmodel.language.types import Value
     from kvmodel.traces.trace import Trace
 
 __all__ = ["trace"]
@@ -85,19 +86,17 @@ def why(file: str, step: int, action: str, arguments: tuple[str, ...], spec: str
     """
     from kvmodel.analyses.why import element, why_not
     from kvmodel.api import read_trace
-    from kvmodel.errors import nearest
 
     found = read_trace(file, spec)
     tried = found.instance.system.action(action)
     domains = {parameter.name: parameter.domain for parameter in tried.parameters}
-    given = {}
+    given: dict[str, Value] = {}
     for argument in arguments:
         name, equals, label = argument.partition("=")
         if not equals:
             raise UsageError(f"'{argument}': write ARG=VALUE, as in r=r0")
-        if name not in domains:
-            raise UsageError(f"{action} has no parameter '{name}'{nearest(name, list(domains))} (it takes {', '.join(domains) or 'none'})")
-        given[name] = element(found.instance, domains[name], label)
+        # A parameter that the action does not have is refused by `why_not`.
+        given[name] = element(found.instance, domains[name], label) if name in domains else None
     reports = why_not(found, step, action, given)
     if as_json:
         common.emit_json("trace why", {"step": step, "action": action, "bindings": [_object(found, report) for report in reports]})

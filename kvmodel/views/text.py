@@ -17,6 +17,7 @@ from kvmodel.analyses.why import Blocked, Reason, violation
 from kvmodel.errors import printable
 from kvmodel.language.instance import Instance
 from kvmodel.language.system import PropertyKind, TransitionSystem
+from kvmodel.language.types import Span
 from kvmodel.traces.trace import Choice, Trace
 from kvmodel.verdict import Coverage, PropertyResult, Result, Verdict
 from kvmodel.views.console import PLAIN_WIDTH, columns, draw, indented, words
@@ -82,12 +83,13 @@ def _shows(trace: Trace) -> Iterator[RenderableType]:
     if kind is PropertyKind.NO_DEADLOCK:
         yield indented(words("Nothing is enabled here, and the state is not final."))
     for reason in shown.reasons:
-        yield from _reason(reason, reached)
-    if str(shown.property.at) and shown.property.at.file:
+        yield from _reason(reason, shown.property.at, reached)
+    if shown.property.at.file:
         yield indented(words(f"({shown.property.at})", "dim"))
 
 
-def _reason(reason: Reason, holds: bool = False) -> Iterator[RenderableType]:
+def _reason(reason: Reason, known: Span, holds: bool = False) -> Iterator[RenderableType]:
+    """One reason; its line in the spec is left out where it is the one already `known`."""
     values = ", ".join(f"{name} is {value}" for name, value in reason.reads if not (len(reason.reads) == 1 and name == reason.text))
     single = len(reason.reads) == 1 and reason.reads[0][0] == reason.text
     line = Text.assemble(("because " if holds else "broken: ", "bold"), printable(reason.text))
@@ -95,6 +97,8 @@ def _reason(reason: Reason, holds: bool = False) -> Iterator[RenderableType]:
         line.append(f" is {printable(reason.value)}")
     elif values:
         line.append(printable(f"   [{values}]"))
+    if reason.at.file and (reason.at.file, reason.at.line) != (known.file, known.line):
+        line.append(printable(f"  ({reason.at})"), "dim")
     yield indented(line)
     if reason.inside:
         yield indented(words("where " + ", ".join(reason.inside), "dim"), 4)
@@ -249,5 +253,5 @@ def _blocked(trace: Trace, report: Blocked, after: str) -> Iterator[RenderableTy
         yield indented(mark)
         yield indented(words(guard.condition), 9)
         for reason in guard.reasons:
-            for line in _reason(reason):
+            for line in _reason(reason, guard.at):
                 yield indented(line, 9)
