@@ -57,6 +57,7 @@ class CheckOptions:
     seed: int = 0
     timeout: float | None = None
     complete: bool = False
+    limit: int | None = None
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -67,7 +68,9 @@ class CheckOptions:
             raise UsageError(f"{self.method} does not sample; a number of runs is for {', '.join(DEFAULT_RUNS)}")
         if self.complete and self.method != "bmc":
             raise UsageError(f"only bmc can be asked to be complete, not {self.method}")
-        for name, value in (("depth", self.depth), ("runs", self.runs), ("timeout", self.timeout)):
+        if self.limit is not None and self.method != "explore":
+            raise UsageError(f"only explore keeps states, so that a limit has a meaning, not {self.method}")
+        for name, value in (("depth", self.depth), ("runs", self.runs), ("timeout", self.timeout), ("limit", self.limit)):
             if value is not None and value <= 0:
                 raise UsageError(f"{name} is {value}; it must be more than 0")
 
@@ -120,6 +123,7 @@ def check(
     seed: int = 0,
     timeout: float | None = None,
     complete: bool = False,
+    limit: int | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Check the properties of a spec (all, or the named ones) on a finite instance.
@@ -137,14 +141,14 @@ def check(
     'holds'
     """
     system = load(spec, flags)
-    options = CheckOptions(method, depth=depth, runs=runs, seed=seed, timeout=timeout, complete=complete)
+    options = CheckOptions(method, depth=depth, runs=runs, seed=seed, timeout=timeout, complete=complete, limit=limit)
     asked = (properties,) if isinstance(properties, str) else properties
     return check_instance(Instance.make(system, size), asked, options, progress)
 
 
 def check_instance(instance: Instance, properties: Sequence[str], options: CheckOptions, progress: Progress | None = None) -> Result:
     """Check an instance; see `check`."""
-    from kvmodel.analyses.estimate import refuse_endless
+    from kvmodel.analyses.estimate import refuse_endless, states_that_fit
 
     for name in properties:
         instance.system.property(name)
@@ -154,7 +158,8 @@ def check_instance(instance: Instance, properties: Sequence[str], options: Check
         case "explore":
             from kvmodel.readings import explore as exploration
 
-            return exploration.explore(instance, properties, timeout=timeout, progress=progress)
+            limit = states_that_fit(instance) if options.limit is None else options.limit
+            return exploration.explore(instance, properties, timeout=timeout, limit=limit, progress=progress)
         case "bmc":
             from kvmodel.readings.bmc import bmc
 
@@ -175,6 +180,7 @@ def explore(
     size: Mapping[str, int] | None = None,
     flags: Mapping[str, bool] | None = None,
     timeout: float | None = None,
+    limit: int | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """Every reachable state of a finite instance: `Result.statistics` counts them, `Result.fired` the steps of each
@@ -183,7 +189,7 @@ def explore(
     >>> dict(explore("pages", size={"Page": 1}).statistics)["depth"] > 0
     True
     """
-    return check(spec, method="explore", size=size, flags=flags, timeout=timeout, progress=progress)
+    return check(spec, method="explore", size=size, flags=flags, timeout=timeout, limit=limit, progress=progress)
 
 
 def replay(trace: Trace) -> None:
@@ -200,9 +206,11 @@ def read_trace(path: str | os.PathLike[str], spec: SpecLike | None = None) -> Tr
     A file from a stranger may name any spec: without `spec`, only shipped specs and files below the current folder are
     loaded. Raises TraceFileError for a file that is no trace of the spec and ReplayError for a trace that is no run of it.
     """
+    from kvmodel.analyses.estimate import refuse_endless
     from kvmodel.traces.itf import read_itf
 
     trace = read_itf(path, _named_in_file if spec is None else lambda name: load(spec))
+    refuse_endless(trace.instance, "replay")
     replay(trace)
     return trace
 

@@ -39,6 +39,7 @@ unreadable spec, 3 undecided. With --expect: 0 as expected, 1 not, 3 undecided."
 @click.option("--runs", type=click.IntRange(min=1), metavar="N", help="Sampled runs of walk and hypothesis.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of samples and of the solver.")
 @click.option("--complete", is_flag=True, help="Let bmc also find out whether its depth is all there is.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop explore at N states, or a few more (default: what fits in 4 GB).")
 @click.option("--save", "target", metavar="FILE", help="Save the trace that is shown (ITF JSON).")
 @click.option("--expect", "expected", type=click.Choice(("holds", "violated", "undecided")), help="The verdict that is no failure.")
 @click.option("--strict", is_flag=True, help="A finding (something that never happened) is a failure too: exit code 3.")
@@ -55,6 +56,7 @@ def check(
     runs: int | None,
     seed: int,
     complete: bool,
+    limit: int | None,
     target: str | None,
     expected: str | None,
     strict: bool,
@@ -74,7 +76,7 @@ def check(
         depth = settings.depth
     system = api.load(spec, common.flags_of(on, off))
     instance = settings.instance(system, common.sizes_of(sizes))
-    options = api.CheckOptions(chosen, depth=depth, runs=runs, seed=seed, timeout=timeout, complete=complete)
+    options = api.CheckOptions(chosen, depth=depth, runs=runs, seed=seed, timeout=timeout, complete=complete, limit=limit)
     with common.progress_line() as progress:
         result = api.check_instance(instance, properties, options, progress)
     command = _command("check", result, properties, options.on_command_line())
@@ -95,6 +97,7 @@ Exit code: as of `kvmodel check`."""
 )
 @click.argument("spec")
 @common.instance_options
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop explore at N states, or a few more (default: what fits in 4 GB).")
 @click.option("--strict", is_flag=True, help="A finding (something that never happened) is a failure too: exit code 3.")
 @common.json_option
 def explore(
@@ -103,6 +106,7 @@ def explore(
     on: tuple[str, ...],
     off: tuple[str, ...],
     timeout: float | None,
+    limit: int | None,
     strict: bool,
     as_json: bool,
 ) -> int:
@@ -115,7 +119,7 @@ def explore(
 
     system = api.load(spec, common.flags_of(on, off))
     instance = project_settings().instance(system, common.sizes_of(sizes))
-    options = api.CheckOptions("explore", timeout=timeout)
+    options = api.CheckOptions("explore", timeout=timeout, limit=limit)
     with common.progress_line() as progress:
         result = api.check_instance(instance, (), options, progress)
     command = _command("explore", result, (), {})

@@ -51,6 +51,7 @@ def kvmodel(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         ([SPEC, "--size", "Page=1", "--size", "Request=1"], 0),
         ([SPEC, "--method", "walk", "--runs", "20"], 0),
         ([SPEC, "--timeout", "0"], 2),
+        ([SPEC, "--limit", "5", "--method", "walk"], 2),
         ([SPEC, "--depth", "3"], 2),
         ([SPEC, "--method", "walk", "--complete"], 2),
         ([SPEC, "--method", "guess"], 2),
@@ -111,7 +112,7 @@ def test_mistakes_are_told_with_the_nearest_known_name(kvmodel: Run, arguments: 
 def test_what_cannot_end_is_refused_with_what_to_do(kvmodel: Run) -> None:
     code, _, err = kvmodel("check", SPEC, "--size", "Request=1000")
     assert code == 2
-    assert "would not end: a state has 7,010 values (at most 2,000) and 10,000 steps to try (at most 5,000); ask for smaller sizes" in err
+    assert "would not end: a state has 7,010 values (at most 2,000), 10,000 steps to try (at most 5,000) and" in err
 
 
 def test_every_mistake_of_a_file_is_told_at_once(kvmodel: Run, tmp_path: Path) -> None:
@@ -322,6 +323,13 @@ def test_ctrl_c_tells_what_was_found(kvmodel: Run, monkeypatch: pytest.MonkeyPat
     assert code == 3
     assert "undecided  this depth  interrupted" in out
     assert one_object(kvmodel("check", SPEC, "--json")[1])["verdict"] == "undecided"
+
+
+def test_a_limit_of_states_leaves_the_rest_undecided(kvmodel: Run) -> None:
+    code, out, _ = kvmodel("check", "handoff", "--limit", "3000")
+    assert code == 3
+    assert "undecided" in out
+    assert "limit of 3,000 states" in out
 
 
 def failing(problem: BaseException) -> Callable[..., object]:
