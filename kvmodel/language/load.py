@@ -92,7 +92,8 @@ def _shipped(library: Library, spec: str, name: str, variant: str) -> tuple[Modu
         name = f"fault:{name}"
     known = list(_shipped_names())
     if name not in known:
-        raise UsageError(f"there is no spec '{spec}'{nearest(name, known)} `kvmodel specs` lists what ships; a file's spec is PATH.py:CLASS")
+        hint = "`kvmodel specs` lists what ships; a file's spec is PATH.py:CLASS"
+        raise UsageError(f"there is no spec '{spec}'{nearest(name, known)}\n    {hint}")
     module = library.open(_shipped_path(name))
     return module, _main(module), variant
 

@@ -79,6 +79,7 @@ INFIX = {
     Operator.LE: (" <= ", Level.COMPARISON),
 }
 JOINED = (Operator.AND, Operator.OR)
+KINDS = ("sort", "enum", "flag", "variable", "assume", "initially", "define", "action", "invariant", "reachable", "final")
 LISTED = ("sort", "enum", "flag", "variable")  # kinds whose declarations stand in one block
 
 
@@ -401,7 +402,7 @@ def difference(first: TransitionSystem, second: TransitionSystem, docs: bool = F
     ours = {(item.kind, item.name): item.lines for item in items(first, docs)}
     theirs = {(item.kind, item.name): item.lines for item in items(second, docs)}
     changes = []
-    for key in dict.fromkeys((*ours, *theirs)):
+    for key in sorted(dict.fromkeys((*ours, *theirs)), key=lambda key: KINDS.index(key[0])):
         before, after = ours.get(key, ()), theirs.get(key, ())
         if before == after:
             continue

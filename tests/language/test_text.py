@@ -244,3 +244,12 @@ def test_what_only_one_system_has_is_shown_whole() -> None:
     two.invariant("calm", constant(True))
     (change,) = difference(one.build(), two.build())
     assert change.lines == ("+ invariant calm():", "+     True")
+
+
+def test_differences_come_in_the_order_of_the_text() -> None:
+    one, two = Builder("one"), Builder("two")
+    for b in (one, two):
+        on = b.relation("on")
+        b.action("switch", guards={"off": not_(on())} if b is one else {}, updates=[on.set(True)])
+    two.relation("off")
+    assert [change.name for change in difference(one.build(), two.build())] == ["off", "switch"]
