@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import kvmodel
-from kvmodel.api import CheckOptions
+from kvmodel.api import METHODS, CheckOptions
+from kvmodel.commands import common
 from kvmodel.errors import TraceFileError, UsageError
 from kvmodel.verdict import Verdict
 from tests import lending
@@ -56,6 +57,10 @@ def test_a_spec_by_name_by_class_and_as_a_system_is_the_same() -> None:
     assert (by_class.actions, by_class.flags, by_class.variables) == (by_name.actions, by_name.flags, by_name.variables)
     assert kvmodel.load(by_name) is by_name
     assert kvmodel.load(by_name, {"lends_far": True}).flag_values["lends_far"]
+
+
+def test_the_command_line_knows_the_same_methods() -> None:
+    assert common.METHODS == METHODS
 
 
 def test_check() -> None:

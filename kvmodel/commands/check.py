@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "explore"]
 
-METHODS = ("explore", "bmc", "walk", "hypothesis")
+
+limit_option = click.option(
+    "--limit", type=click.IntRange(min=1), metavar="N", help="Stop explore at N states, or a few more (default: what fits in 4 GB)."
+)
+strict_option = click.option(
+    "--strict", is_flag=True, help="A finding (something that never happened) is a failure too: exit code 3."
+)
 
 
 @click.command(
@@ -33,16 +39,16 @@ unreadable spec, 3 undecided. With --expect: 0 as expected, 1 not, 3 undecided."
 )
 @click.argument("spec")
 @click.argument("properties", nargs=-1, metavar="[PROPERTY ...]")
-@click.option("--method", type=click.Choice(METHODS), help="How to look: every state (explore, the default), Z3 (bmc), or samples.")
+@click.option("--method", type=click.Choice(common.METHODS), help="How to look: every state (explore, the default), Z3 (bmc), or samples.")
 @common.instance_options
 @click.option("--depth", type=click.IntRange(min=1), metavar="N", help="Steps: of every run for bmc, of a sampled run for the others.")
 @click.option("--runs", type=click.IntRange(min=1), metavar="N", help="Sampled runs of walk and hypothesis.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of samples and of the solver.")
 @click.option("--complete", is_flag=True, help="Let bmc also find out whether its depth is all there is.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop explore at N states, or a few more (default: what fits in 4 GB).")
+@limit_option
 @click.option("--save", "target", metavar="FILE", help="Save the trace that is shown (ITF JSON).")
 @click.option("--expect", "expected", type=click.Choice(("holds", "violated", "undecided")), help="The verdict that is no failure.")
-@click.option("--strict", is_flag=True, help="A finding (something that never happened) is a failure too: exit code 3.")
+@strict_option
 @common.json_option
 def check(
     spec: str,
@@ -97,8 +103,8 @@ Exit code: as of `kvmodel check`."""
 )
 @click.argument("spec")
 @common.instance_options
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop explore at N states, or a few more (default: what fits in 4 GB).")
-@click.option("--strict", is_flag=True, help="A finding (something that never happened) is a failure too: exit code 3.")
+@limit_option
+@strict_option
 @common.json_option
 def explore(
     spec: str,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALL_HOLD",
+    "METHODS",
     "OTHERWISE",
     "SCHEMA",
     "USAGE",
@@ -36,6 +37,7 @@ __all__ = [
     "sizes_of",
 ]
 
+METHODS = ("explore", "bmc", "walk", "hypothesis")  # those of `kvmodel.api`, which is not imported for `--help`
 SCHEMA = 1  # the version of the JSON objects that commands print; it grows when a reader of the old ones would break
 F = TypeVar("F", bound=Callable[..., object])
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvmodel.commands.common import note
+from kvmodel.commands.common import METHODS, note
 from kvmodel.errors import UsageError, nearest
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ __all__ = ["ProjectSettings", "project_settings"]
 
 LARGEST_FILE = 1_000_000  # bytes
 KNOWN = ("depth", "method", "size")
-METHODS = ("explore", "bmc", "walk", "hypothesis")
 
 
 @dataclass(frozen=True)
