@@ -28,7 +28,7 @@ from kvmodel.language.expressions import (
 from kvmodel.language.instance import Binding, Instance, Values
 from kvmodel.language.operators import Binder, Operator
 from kvmodel.language.system import Action, Condition, Property, Variable
-from kvmodel.language.types import BOOL, COUNT, Bool, Element, Maybe, Type, Value
+from kvmodel.language.types import BOOL, COUNT, Bool, Element, Maybe, Number, Type, Value
 from kvmodel.traces.trace import Choice
 
 __all__ = ["GroundAction", "Grounder"]
@@ -204,7 +204,20 @@ def _environment(parameters: tuple[Bound, ...], binding: Binding) -> dict[str, V
 
 
 def simplify(operator: Operator, arguments: tuple[Expr, ...], kind: Type) -> Expr:
-    """The application of an operator to ground arguments, with constants folded."""
+    """The application of an operator to ground arguments, with constants folded.
+
+    A choice between numbers is moved out of comparisons and sums, so that a comparison is always of ``number + constant``.
+    """
+    if operator in (Operator.EQ, Operator.LT, Operator.LE, Operator.ADD):
+        for position, part in enumerate(arguments):
+            if isinstance(part, Apply) and part.operator is Operator.IF and isinstance(part.type, Number):
+                condition, then, otherwise = part.arguments
+                before, after = arguments[:position], arguments[position + 1 :]
+                return simplify(
+                    Operator.IF,
+                    (condition, simplify(operator, (*before, then, *after), kind), simplify(operator, (*before, otherwise, *after), kind)),
+                    kind,
+                )
     match operator:
         case Operator.AND | Operator.OR:
             neutral, absorbing = (TRUE, FALSE) if operator is Operator.AND else (FALSE, TRUE)
@@ -261,14 +274,19 @@ def simplify(operator: Operator, arguments: tuple[Expr, ...], kind: Type) -> Exp
                 return TRUE if (left_value < right_value or (operator is Operator.LE and left_value == right_value)) else FALSE
             return Apply(operator, arguments, BOOL)
         case Operator.ADD:
-            constant = sum(_constant(part) for part in arguments if isinstance(part, Const))
-            others: list[Expr] = [part for part in arguments if not isinstance(part, Const)]
+            parts = [inner for part in arguments for inner in _summands(part)]
+            constant = sum(_constant(part) for part in parts if isinstance(part, Const))
+            others: list[Expr] = [part for part in parts if not isinstance(part, Const)]
             if not others:
                 return Const(constant, kind)
             if constant:
                 others.append(Const(constant, kind))
             return others[0] if len(others) == 1 else Apply(operator, tuple(others), kind)
     raise InternalError(f"grounding has no rule for operator {operator.value!r}")
+
+
+def _summands(expr: Expr) -> tuple[Expr, ...]:
+    return expr.arguments if isinstance(expr, Apply) and expr.operator is Operator.ADD else (expr,)
 
 
 def _constant(expr: Expr) -> int:
