@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import click
 
@@ -20,6 +20,7 @@ __all__ = [
     "ALL_HOLD",
     "METHODS",
     "OTHERWISE",
+    "Option",
     "SCHEMA",
     "USAGE",
     "VIOLATED",
@@ -40,6 +41,13 @@ __all__ = [
 METHODS = ("explore", "bmc", "walk", "hypothesis")  # those of `kvmodel.api`, which is not imported for `--help`
 SCHEMA = 1  # the version of the JSON objects that commands print; it grows when a reader of the old ones would break
 F = TypeVar("F", bound=Callable[..., object])
+
+
+class Option(Protocol):
+    """A decorator of a command's function."""
+
+    def __call__(self, command: F, /) -> F: ...
+
 
 ALL_HOLD, VIOLATED, USAGE, OTHERWISE = 0, 1, 2, 3
 

@@ -392,11 +392,12 @@ Options:
   -h, --help  Show this message and exit.
 
 Commands:
-  specs    What ships; what a spec says; how two specs differ.
-  new      Write a small spec of your own that already checks.
-  check    Check the properties of a spec; show the shortest violation.
-  explore  Count what a spec can reach: states, depth, actions, findings.
-  trace    Show a saved trace; say why an action was not enabled.
+  specs     What ships; what a spec says; how two specs differ.
+  new       Write a small spec of your own that already checks.
+  check     Check the properties of a spec; show the shortest violation.
+  explore   Count what a spec can reach: states, depth, actions, findings.
+  simulate  Run the incident at its real size: what leaks, which test sees it.
+  trace     Show a saved trace; say why an action was not enabled.
 
   Examples:
     kvmodel check handoff:buggy     the incident: why responses carried other requests' data
