@@ -232,12 +232,12 @@ class Scheduler:
             if violation.property == GROUND_TRUTH and isinstance(reader, int) and isinstance(page, int) and page >= self._prefill_pages:
                 self.leaks.setdefault(reader, set()).add(page)
         if action != "allocate":
-            for page in changes.of("free"):
-                self._free[page >= self._prefill_pages].append(page)
+            freed, first = changes.of("free"), self._prefill_pages
+            self._free[0].extend(page for page in freed if page < first)
+            self._free[1].extend(page for page in freed if page >= first)
         if action == "send":
             # Prefill writes its pages into decode's in the order of the two page tables.
-            posted = {page for _, page in changes.of("writing")}
-            request = self._open[number]
+            request, posted = self._open[number], self.state.row("writing", number)
             request.in_flight = [pair for pair in zip(request.sources, request.targets, strict=False) if pair[1] in posted]
         if action != "drain":
             self._quarantined.update(changes.of("quarantined"))

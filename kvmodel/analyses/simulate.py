@@ -52,13 +52,13 @@ class SimulationOptions:
     """
 
     requests: int = 10_000
-    over_long: int = 55
+    over_long: int = 60
     context: int = 1_048_576
     prefill_pool: int = 681_280
     covering_pool: int = 2_040_000
     decode_pool: int = 2_040_000
     page_size: int = 64
-    typical_prompt: int = 1_000
+    typical_prompt: int = 1_500
     spread: float = 1.2
     aborts: float = 0.0
     seed: int = 0

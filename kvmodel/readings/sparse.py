@@ -13,10 +13,11 @@ The containers are plain dictionaries and sets, because generated code works on 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from kvmodel.errors import InternalError
+from kvmodel.errors import InternalError, UsageError
 from kvmodel.language.instance import Binding, Instance
 from kvmodel.language.system import Anything, Variable
 from kvmodel.language.types import Bool, Counter, Element, Number, Value
@@ -123,6 +124,14 @@ class SparseState:
             return [(key in cell) != store.default for key in keys]
         get, default = cell.get, store.default
         return [get(key, default) for key in keys]
+
+    def row(self, variable: str, first: Value) -> AbstractSet[Value]:
+        """For a relation with two keys: the second keys at which it differs from its default, for a first key."""
+        store = self.layout.stores[variable]
+        if not store.rows:
+            raise UsageError(f"'{variable}' is not a relation with two keys")
+        row: AbstractSet[Value] = self.cells[store.slot].get(first, frozenset())
+        return row
 
     def stored(self, variable: str) -> Iterator[tuple[Binding, Value]]:
         """Each index at which a variable differs from its default, with its value there; in no particular order."""
