@@ -19,7 +19,7 @@ For instances of real size: tens of thousands of pages, ten thousand requests. I
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -45,8 +45,7 @@ class Violation(NamedTuple):
     binding: Binding
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(NamedTuple):
     """What a step or a batch changed, and the assertions ``assert:ACTION:NAME`` that it broke.
 
     `keys` has for each of `variables` where it changed, as generated code notes it; `of` gives it in a plain form.
