@@ -1,0 +1,265 @@
+"""Operator by reading by random state: every reading gives every operator its one meaning, and a mistake in any is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import pytest
+
+from kvmodel.errors import InternalError
+from kvmodel.language.expressions import Apply, Cell, Const, Expr, Quantified, Read, negation, rebuild, walk
+from kvmodel.language.instance import Instance, State
+from kvmodel.language.operators import Binder, Operator
+from kvmodel.language.types import BOOL, COUNT, Bool, Count, Counter, Number, Type, Value
+from kvmodel.readings import dense, fold, ground, run
+from kvmodel.readings.compiled import CompiledSystem
+from kvmodel.readings.emitter import Emitter
+from kvmodel.readings.ground import Grounder
+from kvmodel.readings.run import Interpreter
+from tests.agreement.operators import Board
+
+ALL = (*Operator, *Binder)
+
+
+@cache
+def board() -> Board:
+    return Board()
+
+
+# -- the readings ------------------------------------------------------------------------------------------------------
+
+
+def by_interpreter(expr: Expr, state: State) -> Value:
+    return Interpreter(board().instance).evaluate(expr, state, {})
+
+
+def by_grounding(expr: Expr, state: State) -> Value:
+    """Grounded with the rigid values in place, and the rest left to the interpreter."""
+    return Interpreter(board().instance).evaluate(Grounder(board().instance, state.rigid).expression(expr, {}), state, {})
+
+
+def by_grounding_all_deployments(expr: Expr, state: State) -> Value:
+    return Interpreter(board().instance).evaluate(Grounder(board().instance).expression(expr, {}), state, {})
+
+
+def by_dense_code(expr: Expr, state: State) -> Value:
+    """As Python source; grounded only where it must be, since grounding rewrites some operators away."""
+    plain = cells_only(expr, board().instance)
+    source = dense.source(Grounder(board().instance).expression(expr, {}) if plain is None else plain)
+    instance = board().instance
+    lines = [
+        "def value(s, q):",
+        f"    {dense.unpack('s', instance.state_layout.length, 's')}",
+        f"    {dense.unpack('q', instance.rigid_layout.length, 'q')}",
+        f"    return {source}",
+    ]
+    found: Value = dense.compile_function(lines, "value")(state.values, state.rigid)
+    return found
+
+
+def cells_only(expr: Expr, instance: Instance) -> Expr | None:
+    """`expr` with its reads replaced by cells and nothing simplified; None if it has an index or binds variables."""
+    if any(isinstance(node, Quantified) or (isinstance(node, Read) and node.index) for node in walk(expr)):
+        return None
+
+    def change(node: Expr) -> Expr:
+        if isinstance(node, Read):
+            rigid = instance.system.by_name[node.variable].rigid
+            layout = instance.rigid_layout if rigid else instance.state_layout
+            return Cell(layout.slots[node.variable, ()], rigid, node.type)
+        return rebuild(node, change)
+
+    return change(expr)
+
+
+@cache
+def compiled_board() -> CompiledSystem:
+    return CompiledSystem(board().instance.system, {"Thing": 2})
+
+
+def by_compiled_step(expr: Expr, state: State) -> Value:
+    return compiled_board().evaluate(compiled_board().from_dense(state), expr)
+
+
+VALUES: dict[str, Callable[[Expr, State], Value]] = {
+    "interpreter": by_interpreter,
+    "grounding": by_grounding,
+    "grounding of all deployments": by_grounding_all_deployments,
+    "dense code": by_dense_code,
+    "compiled step": by_compiled_step,
+}
+
+
+def wrong_cases(reading: str, operator: Operator | Binder) -> list[str]:
+    """Where a reading gives an expression of an operator another value than it means."""
+    found = []
+    for row, state, expected in board().cases(operator):
+        try:
+            value = VALUES[reading](row.expr, state)
+        except (InternalError, AssertionError, TypeError, IndexError, KeyError) as error:
+            found.append(f"{row.expr}: {error}")
+            continue
+        if value != expected or isinstance(value, bool) is not isinstance(expected, bool):
+            found.append(f"{row.expr} is {value!r}, not {expected!r}, in {state}")
+    return found
+
+
+# -- agreement ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_operator_has_a_row() -> None:
+    assert set(board().rows) == set(ALL)
+    assert all(board().rows[operator] for operator in ALL)
+
+
+@pytest.mark.parametrize("operator", ALL)
+def test_the_rows_of_an_operator_use_it_and_vary(operator: Operator | Binder) -> None:
+    """Rows that never take two values would let a wrong operator pass."""
+    for row in board().rows[operator]:
+        used = {node.operator for node in walk(row.expr) if isinstance(node, Apply)}
+        bound = {node.binder for node in walk(row.expr) if isinstance(node, Quantified)}
+        assert operator in used | bound
+    assert len({expected for _, _, expected in board().cases(operator)}) > 1
+
+
+@pytest.mark.parametrize("operator", ALL)
+@pytest.mark.parametrize("reading", VALUES)
+def test_every_reading_gives_every_operator_its_meaning(reading: str, operator: Operator | Binder) -> None:
+    assert not wrong_cases(reading, operator)
+
+
+# -- mistakes on purpose -----------------------------------------------------------------------------------------------
+
+
+def spoiled(operator: Operator | Binder, arguments: tuple[Any, ...], value: Any) -> Any:
+    """Another value than the right one, of the same kind."""
+    if operator is Operator.IF and not isinstance(value, bool):
+        return arguments[2] if arguments[0] else arguments[1]
+    if operator is Operator.THE:
+        return 1 - value
+    return value + 1 if isinstance(value, int) and not isinstance(value, bool) else not value
+
+
+def spoil_interpreter(monkeypatch: pytest.MonkeyPatch, operator: Operator | Binder) -> None:
+    if operator is Operator.IF:
+        original = Interpreter.evaluate
+
+        def evaluate(self: Interpreter, expr: Expr, state: State, environment: Mapping[str, Value]) -> Value:
+            match expr:
+                case Apply(Operator.IF, (condition, then, otherwise), kind):
+                    return original(self, Apply(Operator.IF, (condition, otherwise, then), kind), state, environment)
+            return original(self, expr, state, environment)
+
+        monkeypatch.setattr(Interpreter, "evaluate", evaluate)
+        return
+    table: Any = run.MEANING if isinstance(operator, Operator) else run.BINDING
+    meaning = table[operator]
+    monkeypatch.setitem(table, operator, lambda parts: spoiled(operator, (), meaning(parts)))
+
+
+def spoiled_expression(operator: Operator | Binder, arguments: tuple[Expr, ...], found: Expr, kind: Type) -> Expr:
+    """An expression of the same type that differs."""
+    if isinstance(kind, Bool):
+        return negation(found)
+    if operator is Operator.IF:
+        return Apply(operator, (arguments[0], arguments[2], arguments[1]), kind)
+    if isinstance(kind, Count | Counter | Number):
+        return Apply(Operator.ADD, (found, Const(1, COUNT)), kind)
+    return Apply(Operator.IF, (Apply(Operator.EQ, (found, Const(0, kind)), BOOL), Const(1, kind), Const(0, kind)), kind)
+
+
+def spoil_simplify(monkeypatch: pytest.MonkeyPatch, module: Any, operator: Operator) -> None:
+    """A wrong `simplify` as one module sees it."""
+    original = ground.simplify
+
+    def simplify(found: Operator, arguments: tuple[Expr, ...], kind: Type) -> Expr:
+        right = original(found, arguments, kind)
+        return spoiled_expression(found, arguments, right, kind) if found is operator else right
+
+    monkeypatch.setattr(module, "simplify", simplify)
+
+
+SWAPPED = {Binder.ALL: Binder.ANY, Binder.ANY: Binder.ALL}
+
+
+def spoil_grounding(monkeypatch: pytest.MonkeyPatch, operator: Operator | Binder) -> None:
+    if isinstance(operator, Operator):
+        spoil_simplify(monkeypatch, ground, operator)
+        return
+    original = Grounder.expression
+
+    def expression(self: Grounder, expr: Expr, environment: Mapping[str, Value]) -> Expr:
+        if isinstance(expr, Quantified) and expr.binder is operator:
+            if operator is Binder.COUNT:
+                return Apply(Operator.ADD, (original(self, expr, environment), Const(1, COUNT)), COUNT)
+            return original(self, Quantified(SWAPPED[operator], expr.variables, expr.body), environment)
+        return original(self, expr, environment)
+
+    monkeypatch.setattr(Grounder, "expression", expression)
+
+
+def spoil_dense(monkeypatch: pytest.MonkeyPatch, operator: Operator | Binder) -> None:
+    original = dense.source
+
+    def source(expr: Expr) -> str:
+        if isinstance(expr, Apply) and expr.operator is operator:
+            parts = [original(part) for part in expr.arguments]
+            if operator is Operator.IF:
+                return f"({parts[2]} if {parts[0]} else {parts[1]})"
+            if operator is Operator.THE:
+                return f"(1 - {parts[0]})"
+            return f"({original(expr)} + 1)" if operator is Operator.ADD else f"(not {original(expr)})"
+        return original(expr)
+
+    monkeypatch.setattr(dense, "source", source)
+
+
+def spoil_compiled(monkeypatch: pytest.MonkeyPatch, operator: Operator | Binder) -> None:
+    if operator in (Operator.IMPLIES, Operator.THE):  # folding rewrites these, on the way to the generated code
+        assert isinstance(operator, Operator)
+        spoil_simplify(monkeypatch, fold, operator)
+    elif isinstance(operator, Operator):
+        emit = Emitter._apply
+
+        def apply(self: Emitter, found: Operator, parts: list[str]) -> str:
+            if found is not operator:
+                return emit(self, found, parts)
+            if operator is Operator.IF:
+                return emit(self, found, [parts[0], parts[2], parts[1]])
+            return f"({emit(self, found, parts)} + 1)" if operator is Operator.ADD else f"(not {emit(self, found, parts)})"
+
+        monkeypatch.setattr(Emitter, "_apply", apply)
+    else:
+        value = Emitter.value
+
+        def wrong_value(self: Emitter, expr: Expr, names: Any) -> str:
+            if isinstance(expr, Quantified) and expr.binder is operator:
+                if operator is Binder.COUNT:
+                    return f"({value(self, expr, names)} + 1)"
+                return value(self, Quantified(SWAPPED[operator], expr.variables, expr.body), names)
+            return value(self, expr, names)
+
+        monkeypatch.setattr(Emitter, "value", wrong_value)
+
+
+MISTAKES: dict[str, tuple[Callable[[pytest.MonkeyPatch, Any], None], tuple[Operator | Binder, ...]]] = {
+    "interpreter": (spoil_interpreter, ALL),
+    "grounding": (spoil_grounding, ALL),
+    "grounding of all deployments": (spoil_grounding, ALL),
+    "dense code": (spoil_dense, tuple(Operator)),  # binders are grounded away before
+    "compiled step": (spoil_compiled, ALL),
+}
+
+
+@pytest.mark.parametrize(("reading", "operator"), [(name, operator) for name, (_, some) in MISTAKES.items() for operator in some])
+def test_a_mistake_in_any_operator_of_any_reading_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, reading: str, operator: Operator | Binder
+) -> None:
+    MISTAKES[reading][0](monkeypatch, operator)
+    assert wrong_cases(reading, operator)
+
+
+def test_mistakes_are_seeded_in_every_reading() -> None:
+    assert set(MISTAKES) == set(VALUES)
