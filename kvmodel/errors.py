@@ -73,7 +73,7 @@ class Diagnostic:
         place = f"{self.file}:{self.line}:{self.column}: "
         subject = f"{self.where}: " if self.where else ""
         hint = f"\n    {self.hint}" if self.hint else ""
-        return f"{place}{subject}{self.message}{hint}"
+        return printable(f"{place}{subject}{self.message}{hint}", 2_000)
 
 
 class SpecError(KvmodelError, ValueError):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvmodel.errors import UsageError, nearest
+from kvmodel.errors import Diagnostic, SpecError, UsageError, nearest
 from kvmodel.language.modules import SHIPPED, Library, Module, SpecClass
 from kvmodel.language.reader import read_spec
 from kvmodel.language.surface import Spec
@@ -36,7 +36,7 @@ def load_spec(spec: str) -> TransitionSystem:
     if path:
         name, _, variant = rest.partition(":")
         module = library.open(Path(path + ".py"))
-        main = _class(module, name, spec)
+        main = _class(module, name)
     elif spec.endswith(".py"):
         module = library.open(Path(spec))
         known = ", ".join(f"{spec}:{entry.name}" for entry in module.specs) or "none"
@@ -57,9 +57,10 @@ def load_class(cls: type[Spec]) -> TransitionSystem:
         path = None
     if path is None:
         raise UsageError(f"the source file of {cls.__name__} is not known, and a spec is read from its source")
+    if cls.__qualname__ != cls.__name__:
+        raise UsageError(f"{cls.__qualname__} is not at module level, and a spec is read from its file, where it has to be")
     module = Library().open(Path(path))
-    name = f"{path}:{cls.__name__}"
-    main = _class(module, cls.__name__, name)
+    main = _class(module, cls.__name__)
     return read_spec(main, _name_of(module, main))
 
 
@@ -106,18 +107,35 @@ def _main(module: Module) -> SpecClass:
     raise UsageError(f"{module.shown} has no spec class")
 
 
-def _class(module: Module, name: str, spec: str) -> SpecClass:
-    for entry in module.specs:
-        if entry.name == name:
-            return entry
-    raise UsageError(f"{module.shown} has no spec class '{name}'{nearest(name, [entry.name for entry in module.specs])}")
+def _class(module: Module, name: str) -> SpecClass:
+    known = [entry.name for entry in module.specs]
+    found = module.lookup(name)
+    if isinstance(found, SpecClass) and name in known:
+        return found
+    if name in module.classes:
+        mistakes = tuple(module.library.mistakes)
+        at = module.source.span(module.bindings[name][-1])
+        unknown = Diagnostic(at.file, at.line, at.column, name, "the class is not a spec: none of its base classes is one",
+                             "extend Spec, from kvmodel.language import Spec, or a spec of a shipped file or of one beside this")
+        raise SpecError(mistakes or (unknown,))
+    raise UsageError(f"{module.shown} has no spec class '{name}'{nearest(name, known)}{_listed(known)}")
 
 
 def _variant(module: Module, main: SpecClass, variant: str, spec: str) -> SpecClass:
-    variants = {entry.variant: entry for entry in module.specs if entry.variant and _extends(entry, main)}
-    if variant not in variants:
-        raise UsageError(f"{main.name} has no variant '{variant}'{nearest(variant, [name for name in variants if name])}")
-    return variants[variant]
+    named = [entry for entry in module.specs if entry.variant and _extends(entry, main)]
+    found = [entry for entry in named if entry.variant == variant]
+    if not found:
+        known = [entry.variant for entry in named if entry.variant]
+        raise UsageError(f"{main.name} has no variant '{variant}'{nearest(variant, known)}{_listed(known)}")
+    if len(found) > 1:
+        at = module.source.span(found[1].node)
+        raise SpecError((Diagnostic(at.file, at.line, at.column, found[1].name, f"{found[0].name} is called '{variant}' too",
+                                    "two variants of a spec need two names"),))
+    return found[0]
+
+
+def _listed(known: list[str]) -> str:
+    return f" (known: {', '.join(known[:20])}{', ...' if len(known) > 20 else ''})" if known else ""
 
 
 def _extends(entry: SpecClass, main: SpecClass) -> bool:

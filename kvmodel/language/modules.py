@@ -6,22 +6,26 @@ A name comes from the file itself, from a shipped spec, or from a file beside it
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
-from kvmodel.errors import Diagnostic, SpecError
+from kvmodel.errors import Diagnostic, SpecError, nearest
 from kvmodel.language import surface
-from kvmodel.language.source import parse
+from kvmodel.language.source import Source, docstring, parse, quoted
 from kvmodel.language.types import Enumeration, Sort, Span
 
-__all__ = ["SHIPPED", "Library", "Module", "SpecClass", "Symbol", "Word", "span"]
+__all__ = ["BROKEN", "SHIPPED", "Broken", "Library", "Module", "SpecClass", "Symbol", "Word", "reserved", "span"]
 
 SHIPPED = Path(__file__).resolve().parent.parent / "specs"
 PACKAGE = "kvmodel.specs"
 LANGUAGE = ("kvmodel.language", "kvmodel.language.surface")
+OVERRIDE = ("typing", "typing_extensions")  # where Python's own `override` is
+BUILTINS = ("all", "any", "super")  # words of the language that Python has anyway
+MOST_FILES = 50
+DEEPEST_INHERITANCE = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +35,22 @@ class Word:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A name that has a mistake of its own, which is reported already: its uses are not mistakes."""
+
+
+BROKEN = Broken()
+
+
 @dataclass(frozen=True, eq=False)
 class SpecClass:
-    """A class of a spec file that extends `Spec`, not yet read."""
+    """A class of a spec file that extends `Spec`, not yet read. `depth` is how many classes it is away from `Spec`."""
 
     name: str
     module: Module
     node: ast.ClassDef
+    depth: int = 1
 
     @cached_property
     def variant(self) -> str | None:
@@ -49,78 +62,55 @@ class SpecClass:
 
     @property
     def doc(self) -> str:
-        return ast.get_docstring(self.node) or ""
+        return docstring(self.node)
 
 
-Symbol: TypeAlias = Word | SpecClass | Sort | Enumeration
+Symbol: TypeAlias = Word | SpecClass | Sort | Enumeration | Broken
 
 
 @dataclass(eq=False)
 class Module:
-    """One spec file. `shown` is how messages call it."""
+    """One spec file."""
 
     path: Path
-    shown: str
-    tree: ast.Module
+    source: Source
     library: Library
     symbols: dict[str, Symbol | None] = field(default_factory=dict)
 
-    @cached_property
-    def classes(self) -> Mapping[str, ast.ClassDef]:
-        return {node.name: node for node in self.tree.body if isinstance(node, ast.ClassDef)}
+    @property
+    def shown(self) -> str:
+        """How messages call the file."""
+        return self.source.shown
 
     @cached_property
-    def imports(self) -> Mapping[str, tuple[ast.ImportFrom, str]]:
-        """Local name -> (import statement, name in the imported module)."""
-        return {
-            alias.asname or alias.name: (node, alias.name)
-            for node in self.tree.body
-            if isinstance(node, ast.ImportFrom)
-            for alias in node.names
-        }
+    def bindings(self) -> Mapping[str, tuple[ast.stmt, ...]]:
+        """Every name that a statement at module level binds, with the statements that do."""
+        found: dict[str, list[ast.stmt]] = {}
+        for statement in self.source.tree.body:
+            for name in _bound(statement):
+                found.setdefault(name, []).append(statement)
+        return {name: tuple(statements) for name, statements in found.items()}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every name that the file defines or imports."""
-        return (*self.classes, *self.imports)
+        """Every name that the file binds at module level."""
+        return tuple(self.bindings)
 
-    def lookup(self, name: str) -> Symbol | None:
-        """What `name` stands for at module level, or None."""
-        if name not in self.symbols:
-            self.symbols[name] = None  # a class that extends itself finds None
-            self.symbols[name] = self._resolve(name)
-        return self.symbols[name]
+    @property
+    def classes(self) -> Iterator[str]:
+        """Names of the classes of the file, in order."""
+        return (statement.name for statement in self.source.tree.body if isinstance(statement, ast.ClassDef))
 
-    def _resolve(self, name: str) -> Symbol | None:
-        if name in self.classes:
-            return self._classify(self.classes[name])
-        if name not in self.imports:
-            return None
-        node, original = self.imports[name]
-        if node.level == 0 and node.module in LANGUAGE:
-            return Word(original) if original in surface.__all__ else None
-        if node.level == 0 and node.module == "enum":
-            return Word(f"enum.{original}")
-        module = self.library.imported(self, node)
-        return None if module is None else module.lookup(original)
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """Every name that the file binds at module level and that is not a word of the language."""
+        words = (*LANGUAGE, "enum")
+        return tuple(name for name, (*_, last) in self.bindings.items() if not (isinstance(last, ast.ImportFrom) and last.module in words))
 
-    def _classify(self, node: ast.ClassDef) -> Symbol | None:
-        for base in node.bases:
-            found = self.lookup(base.id) if isinstance(base, ast.Name) else None
-            if found == Word("Sort"):
-                return Sort(node.name, ast.get_docstring(node) or "")
-            if found in (Word("enum.Enum"), Word("enum.StrEnum")):
-                members = tuple(
-                    target.id
-                    for statement in node.body
-                    if isinstance(statement, ast.Assign)
-                    for target in statement.targets
-                    if isinstance(target, ast.Name)
-                )
-                return Enumeration(node.name, members, ast.get_docstring(node) or "")
-            if found == Word("Spec") or isinstance(found, SpecClass):
-                return SpecClass(node.name, self, node)
-        return None
+    @cached_property
+    def mentioned(self) -> frozenset[str]:
+        """Every name that the file uses anywhere."""
+        return frozenset(node.id for node in ast.walk(self.source.tree) if isinstance(node, ast.Name))
 
     @property
     def specs(self) -> tuple[SpecClass, ...]:
@@ -128,43 +118,203 @@ class Module:
         found = (self.lookup(name) for name in self.classes)
         return tuple(symbol for symbol in found if isinstance(symbol, SpecClass))
 
+    def report(self, node: ast.AST, message: str, hint: str, where: str = "") -> None:
+        """Note a mistake in what a name stands for."""
+        at = self.source.span(node)
+        self.library.mistakes.append(Diagnostic(at.file, at.line, at.column, where, message, hint))
+
+    def lookup(self, name: str) -> Symbol | None:
+        """What `name` stands for at module level, or None: then it is nothing that the language knows."""
+        if name not in self.symbols:
+            if isinstance(self.bindings.get(name, (None,))[-1], ast.ClassDef):
+                self._classes_up_to(name)
+            else:
+                self.symbols[name] = BROKEN  # while it is looked up: files that import a name from each other
+                self.symbols[name] = self._once(name) or self._resolve(name)
+        return self.symbols[name]
+
+    def _classes_up_to(self, name: str) -> None:
+        """Classes are taken in order, as Python does: a base class stands above the classes that extend it."""
+        for statement in self.source.tree.body:
+            if isinstance(statement, ast.ClassDef) and statement.name not in self.symbols:
+                self.symbols[statement.name] = BROKEN
+                self.symbols[statement.name] = self._once(statement.name) or self._classify(statement)
+                if statement.name == name:
+                    return
+
+    def _once(self, name: str) -> Broken | None:
+        """BROKEN, and a report, for a name that the file binds twice when one of the two is a class or an import."""
+        statements = self.bindings.get(name, ())
+        if len(statements) > 1 and len({_binding(statement, name) for statement in statements}) > 1 and any(
+            isinstance(statement, ast.ClassDef | ast.ImportFrom) for statement in statements
+        ):
+            self.report(statements[1], f"'{name}' is bound twice in this file", "rename one of them")
+            return BROKEN
+        return None
+
+    def _resolve(self, name: str) -> Symbol | None:
+        statements = self.bindings.get(name, ())
+        if not statements:
+            return self._starred(name)
+        node = statements[-1]
+        if not isinstance(node, ast.ImportFrom):
+            return None
+        original = next(alias.name for alias in node.names if (alias.asname or alias.name) == name)
+        if node.level == 0 and node.module in LANGUAGE:
+            if original in surface.__all__:
+                return Word(original)
+            self.report(node, f"kvmodel.language has no '{original}'{nearest(original, surface.__all__)}",
+                        f"its words are {', '.join(surface.__all__)}")
+            return BROKEN
+        if node.level == 0 and node.module == "enum":
+            return Word(f"enum.{original}")
+        if node.level == 0 and node.module in OVERRIDE and original == "override":
+            return Word("override")
+        module = self.library.imported(self, node)
+        if not isinstance(module, Module):
+            return module
+        found = module.lookup(original)
+        if found is None and original not in module.bindings:
+            self.report(node, f"{module.shown} has no '{original}'{nearest(original, module.names)}",
+                        "import a class that the file defines")
+            return BROKEN
+        return found
+
+    def _starred(self, name: str) -> Broken | None:
+        """BROKEN, and a report, for a name that may come from a ``from ... import *``."""
+        for node in self.bindings.get("*", ()):
+            assert isinstance(node, ast.ImportFrom)
+            if node.module in LANGUAGE or self.library.imported(self, node):
+                self.report(node, "`import *` is not followed", "write the names: from kvmodel.language import Relation, Spec, action")
+                return BROKEN
+        return None
+
+    def _classify(self, node: ast.ClassDef) -> Symbol | None:
+        bases = [(base, self._base(base, node)) for base in node.bases]
+        for base, found in bases:
+            if found == Word("Sort"):
+                return Sort(node.name, docstring(node))
+            if found in (Word("enum.Enum"), Word("enum.StrEnum")):
+                return self._enumeration(node)
+            if isinstance(found, Sort | Enumeration):
+                self.report(base, f"'{found.name}' cannot be extended", "only specs can; declare another one: class Block(Sort)", node.name)
+                return BROKEN
+        specs = [found for _, found in bases if isinstance(found, SpecClass) or found == Word("Spec")]
+        if not specs:
+            return BROKEN if any(found is BROKEN for _, found in bases) else None
+        depth = 1 + max(found.depth if isinstance(found, SpecClass) else 0 for found in specs)
+        if depth > DEEPEST_INHERITANCE:
+            self.report(node, f"the class is more than {DEEPEST_INHERITANCE} classes away from Spec", "extend a class nearer to it",
+                        node.name)
+            return BROKEN
+        return SpecClass(node.name, self, node, depth)
+
+    def _base(self, base: ast.expr, node: ast.ClassDef) -> Symbol | None:
+        match base:
+            case ast.Name(id=name):
+                stands = self.bindings.get(name, (node,))[-1]
+                if isinstance(stands, ast.ClassDef) and stands.lineno >= node.lineno and len(self.bindings.get(name, ())) == 1:
+                    what = "extends itself" if stands is node else f"extends '{name}', which stands below it"
+                    self.report(base, f"the class {what}", "a base class stands above the classes that extend it", node.name)
+                    return BROKEN
+                return self.lookup(name)
+            case ast.Attribute(value=ast.Name(id=owner), attr=name):
+                imported = self.bindings.get(owner, (None,))[-1]
+                if isinstance(imported, ast.Import) and any(a.name == "enum" and (a.asname or a.name) == owner for a in imported.names):
+                    return Word(f"enum.{name}")
+        return None
+
+    def _enumeration(self, node: ast.ClassDef) -> Symbol:
+        members: dict[str, ast.stmt] = {}
+        values: dict[object, str] = {}
+        for statement in node.body:
+            match statement:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value) | ast.AnnAssign(target=ast.Name(id=name),
+                                value=ast.expr() as value):
+                    if name.startswith("_"):
+                        self.report(statement, f"'{name}' starts with an underscore, which Python keeps for itself", "rename it", node.name)
+                    if name in members:
+                        self.report(statement, f"'{name}' is a member twice", "delete one of them", node.name)
+                    if isinstance(value, ast.Constant):
+                        same = values.setdefault(value.value, name)
+                        if same != name:
+                            self.report(statement, f"'{name}' has the value of '{same}', so Python takes both for one member",
+                                        f"write {name} = auto()", node.name)
+                    members[name] = statement
+                case ast.Assign() | ast.AugAssign() | ast.For() | ast.If() | ast.With() | ast.Try():
+                    self.report(statement, f"{quoted(statement)} is not a member", "write one line for each member: NEW = auto()",
+                                node.name)
+        if not members:
+            self.report(node, "the enumeration has no members", "write one line for each member: NEW = auto()", node.name)
+            return BROKEN
+        return Enumeration(node.name, tuple(members), docstring(node))
+
 
 class Library:
-    """Spec files that were opened, each once."""
+    """Spec files that were opened, each once, and the mistakes in what their names stand for."""
 
     def __init__(self) -> None:
         self._modules: dict[Path, Module] = {}
+        self.mistakes: list[Diagnostic] = []
 
     def open(self, path: Path) -> Module:
         """Read a spec file. Raises SpecError."""
-        resolved = path.resolve()
+        try:
+            resolved = path.resolve()
+        except (OSError, RuntimeError, ValueError) as problem:  # a loop of links, a name that no file can have
+            raise SpecError((Diagnostic(str(path), 1, 1, "", f"the file cannot be read: {problem}"),)) from None
         if resolved not in self._modules:
             shown = _shown(resolved, path)
-            self._modules[resolved] = Module(resolved, shown, parse(path, shown), self)
+            if len(self._modules) >= MOST_FILES:
+                raise SpecError((Diagnostic(shown, 1, 1, "", f"more than {MOST_FILES} files are imported"),))
+            self._modules[resolved] = Module(resolved, parse(path, shown), self)
         return self._modules[resolved]
 
-    def imported(self, module: Module, node: ast.ImportFrom) -> Module | None:
-        """The module that a ``from ... import`` names, or None when it is not a spec file.
-
-        Raises SpecError for a shipped spec that does not exist.
-        """
+    def imported(self, module: Module, node: ast.ImportFrom) -> Module | Broken | None:
+        """The module that a ``from ... import`` names, or None when it is not a spec file. BROKEN, and a report, for a
+        shipped spec that does not exist or a file in another folder. Raises SpecError for a file that cannot be read."""
         name = node.module or ""
-        if node.level:
-            folder = module.path.parent
-            for _ in range(node.level - 1):
-                folder = folder.parent
-            return self._open_if_there(folder.joinpath(*name.split(".")))
-        if name == PACKAGE or name.startswith(PACKAGE + "."):
+        if node.level > 1:
+            module.report(node, "the import is of a file in another folder",
+                          "a base class is a spec of this file, of a shipped spec, or of a file beside this one")
+            return BROKEN
+        if not node.level and (name == PACKAGE or name.startswith(PACKAGE + ".")):
             found = self._open_if_there(SHIPPED.resolve().joinpath(*name.split(".")[2:]))
             if found is None:
-                raise SpecError((Diagnostic(module.shown, node.lineno, node.col_offset + 1, "", f"no shipped spec is called '{name}'",
-                                            "`kvmodel specs` lists them"),))
+                module.report(node, f"no shipped spec is called '{name}'",
+                              "`kvmodel specs` lists them: from kvmodel.specs.pages import Pages")
+                return BROKEN
             return found
         return self._open_if_there(module.path.parent.joinpath(*name.split("."))) if name else None
 
     def _open_if_there(self, path: Path) -> Module | None:
-        file = path.with_suffix(".py") if path.name else path
-        return self.open(file) if file.is_file() else None
+        file = path.with_name(path.name + ".py")
+        try:
+            there = file.is_file()
+        except OSError:  # for example, a name that is too long
+            there = False
+        return self.open(file) if there else None
+
+
+def _bound(statement: ast.stmt) -> Iterator[str]:
+    match statement:
+        case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            yield name
+        case ast.Import(names=aliases):
+            yield from (alias.asname or alias.name.partition(".")[0] for alias in aliases)
+        case ast.ImportFrom(names=aliases):
+            yield from (alias.asname or alias.name for alias in aliases)
+        case ast.Assign(targets=targets):
+            yield from (target.id for target in targets if isinstance(target, ast.Name))
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            yield name
+
+
+def _binding(statement: ast.stmt, name: str) -> object:
+    """What a statement binds `name` to: equal for two imports of one thing."""
+    if isinstance(statement, ast.ImportFrom):
+        return statement.level, statement.module, next(alias.name for alias in statement.names if (alias.asname or alias.name) == name)
+    return statement
 
 
 def _shown(resolved: Path, path: Path) -> str:
@@ -172,6 +322,11 @@ def _shown(resolved: Path, path: Path) -> str:
     return f"specs/{resolved.relative_to(folder)}" if resolved.is_relative_to(folder) else str(path)
 
 
+def reserved(name: str, module: Module) -> bool:
+    """Whether a parameter or loop variable of this name would hide something that the file or the language has."""
+    return name in BUILTINS or name in module.bindings
+
+
 def span(module: Module, node: ast.AST) -> Span:
     """Where a node was written."""
-    return Span(module.shown, getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1)
+    return module.source.span(node)

@@ -19,10 +19,10 @@ from kvmodel.language.types import (
     Number,
     Span,
     Type,
-    describe,
+    a_kind,
 )
 
-__all__ = ["NOWHERE", "TypingError", "apply", "assignable", "quantify", "read"]
+__all__ = ["NOWHERE", "TypingError", "apply", "assignable", "check_index", "keys_of", "quantify", "read", "spelling", "truth_hint"]
 
 NOWHERE = Span()
 
@@ -55,17 +55,17 @@ def apply(operator: Operator, arguments: tuple[Expr, ...], at: Span = NOWHERE) -
         case Operator.NOT | Operator.AND | Operator.OR | Operator.IMPLIES:
             for part in arguments:
                 if not isinstance(part.type, Bool):
-                    raise TypingError(f"'{operator.value}' needs truth values, not a {describe(part.type)}", _truth_hint(part.type))
+                    raise TypingError(f"'{operator.value}' needs truth values, not {a_kind(part.type)}", truth_hint(part.type))
             return Apply(operator, arguments, BOOL, at)
         case Operator.EQ:
             left, right = arguments
             if not _comparable(left, right):
-                raise TypingError(f"a {describe(left.type)} is never equal to a {describe(right.type)}",
+                raise TypingError(f"{a_kind(left.type)} is never equal to {a_kind(right.type)}",
                                   "compare values of one kind")
             return Apply(operator, arguments, BOOL, at)
         case Operator.LT | Operator.LE:
             if not (all(_countlike(part.type) for part in arguments) or _numbers(arguments)):
-                kinds = " with ".join(f"a {describe(part.type)}" for part in arguments)
+                kinds = " with ".join(a_kind(part.type) for part in arguments)
                 raise TypingError(f"'{operator.value}' compares {kinds}", "only two numbers or two counts have an order")
             return Apply(operator, arguments, BOOL, at)
         case Operator.ADD:
@@ -74,21 +74,24 @@ def apply(operator: Operator, arguments: tuple[Expr, ...], at: Span = NOWHERE) -
             number, *constants = sorted(arguments, key=lambda part: isinstance(part, Const))
             if isinstance(number.type, Number) and all(isinstance(part, Const) for part in constants) and len(constants) == 1:
                 return Apply(operator, (number, constants[0]), NUMBER, at)
-            kinds = " and ".join(f"a {describe(part.type)}" for part in arguments)
-            raise TypingError(f"{kinds} cannot be added", "numbers are compared, never computed with: only a constant can be added")
+            kinds = " and ".join(a_kind(part.type) for part in arguments)
+            numbers = any(isinstance(part.type, Number) for part in arguments)
+            raise TypingError(f"{kinds} cannot be added",
+                              "numbers are compared, never computed with: only a constant can be added" if numbers
+                              else "only counters, count(...) and integers can be added")
         case Operator.IF:
             condition, then, otherwise = arguments
             if not isinstance(condition.type, Bool):
-                raise TypingError(f"the condition is a {describe(condition.type)}, not a truth value", _truth_hint(condition.type))
+                raise TypingError(f"the condition is {a_kind(condition.type)}, not a truth value", truth_hint(condition.type))
             return Apply(operator, arguments, _join(then.type, otherwise.type), at)
         case Operator.IS_NONE:
             if not isinstance(arguments[0].type, Maybe):
-                raise TypingError(f"a {describe(arguments[0].type)} is never None", "drop the comparison with None")
+                raise TypingError(f"{a_kind(arguments[0].type)} is never None", "drop the comparison with None")
             return Apply(operator, arguments, BOOL, at)
         case Operator.THE:
             kind = arguments[0].type
             if not isinstance(kind, Maybe):
-                raise TypingError(f"a {describe(kind)} is never None")
+                raise TypingError(f"{a_kind(kind)} is never None")
             return Apply(operator, arguments, Element(kind.domain), at)
 
 
@@ -101,8 +104,7 @@ def read(variable: Variable, index: tuple[Expr, ...], at: Span = NOWHERE) -> Exp
 def check_index(variable: Variable, index: tuple[Expr, ...]) -> None:
     """Raises TypingError when `index` does not fit the keys of `variable`."""
     if len(index) != len(variable.keys):
-        wanted = ", ".join(key.name for key in variable.keys) or "no keys"
-        raise TypingError(f"'{variable.name}' takes {len(variable.keys)} keys ({wanted}), not {len(index)}", f"write {spelling(variable)}")
+        raise TypingError(f"'{variable.name}' takes {keys_of(variable)}, not {len(index)}", f"write {spelling(variable)}")
     for part, key in zip(index, variable.keys, strict=True):
         if isinstance(part.type, Maybe) and part.type.domain == key:
             raise TypingError(
@@ -110,7 +112,8 @@ def check_index(variable: Variable, index: tuple[Expr, ...]) -> None:
                 "test it first: `x is not None and ...`, or `implies(x is not None, ...)`",
             )
         if part.type != Element(key):
-            raise TypingError(f"'{variable.name}' is indexed by a {key.name}, not a {describe(part.type)}", f"write {spelling(variable)}")
+            raise TypingError(f"'{variable.name}' is indexed by {a_kind(Element(key))}, not {a_kind(part.type)}",
+                              f"write {spelling(variable)}")
 
 
 def spelling(variable: Variable) -> str:
@@ -119,10 +122,16 @@ def spelling(variable: Variable) -> str:
     return f"s.{variable.name}[{keys}]" if keys else f"s.{variable.name}"
 
 
+def keys_of(variable: Variable) -> str:
+    """How many keys a variable has, and which: ``2 keys (Request, Page)``."""
+    names = ", ".join(key.name for key in variable.keys)
+    return f"{len(variable.keys)} key{'s' * (len(variable.keys) != 1)} ({names})" if names else "no keys"
+
+
 def quantify(binder: Binder, variables: tuple[Bound, ...], body: Expr, at: Span = NOWHERE) -> Expr:
     """The typed binding of variables. Raises TypingError unless the body is a truth value."""
     if not isinstance(body.type, Bool):
-        raise TypingError(f"'{binder.value}' is over truth values, not a {describe(body.type)}", _truth_hint(body.type))
+        raise TypingError(f"'{binder.value}' is over truth values, not {a_kind(body.type)}", truth_hint(body.type))
     return Quantified(binder, variables, body, at)
 
 
@@ -165,10 +174,10 @@ def _join(then: Type, otherwise: Type) -> Type:
         return COUNT
     if isinstance(then, Element | Maybe) and isinstance(otherwise, Element | Maybe) and then.domain == otherwise.domain:
         return Maybe(then.domain)
-    raise TypingError(f"the two branches are a {describe(then)} and a {describe(otherwise)}", "both branches need one kind of value")
+    raise TypingError(f"the two branches are {a_kind(then)} and {a_kind(otherwise)}", "both branches need one kind of value")
 
 
-def _truth_hint(kind: Type) -> str:
+def truth_hint(kind: Type) -> str:
     if isinstance(kind, Maybe):
         return "write `... is not None`"
     if isinstance(kind, Element) and isinstance(kind.domain, Enumeration):

@@ -25,6 +25,7 @@ __all__ = [
     "Span",
     "Type",
     "Value",
+    "a_kind",
     "describe",
 ]
 
@@ -122,3 +123,9 @@ def describe(kind: Type) -> str:
             return "count"
         case Number():
             return "number"
+
+
+def a_kind(kind: Type) -> str:
+    """A type with its article: ``a Page | None``, ``an Index``."""
+    name = describe(kind)
+    return f"{'an' if name[0] in 'AEIOaeiou' else 'a'} {name}"
