@@ -233,7 +233,7 @@ def machine_for(
     """
     instance = Instance.make(system, size)
     asked = tuple(system.property(name) for name in properties) or system.properties
-    return _machine(Sampler(instance, asked), [p.name for p in asked])
+    return _machine(Sampler(instance, asked), [p.name for p in asked if p.kind is not PropertyKind.REACHABLE])
 
 
 def _machine(sampler: Sampler, fatal: Sequence[str], record: _Record | None = None) -> type[SpecMachine]:
