@@ -89,7 +89,7 @@ class Scheduler:
         self._prefill_pages, decode_pages = dict(compiled.instance.parts)["Page"]
         self._free = (deque(range(self._prefill_pages)), deque(range(self._prefill_pages, self._prefill_pages + decode_pages)))
         self._reserve = {"STUB": 1, "SHORTENED": limit_pages}
-        self._actions = {action.name for action in compiled.system.actions}
+        self._possible = {action.name for action in compiled.system.actions if compiled.possible(action.name)}
         self._quarantined: set[int] = set()
         self._open: dict[int, _Request] = {}
         self._ready: list[int] = []  # requests that may have a step to take
@@ -123,7 +123,7 @@ class Scheduler:
                     tick(ended)
             elif not progressed:
                 self._parked.add(number)
-            if progressed:
+            if progressed and self._parked:
                 self._wake(0)
                 self._wake(1)
 
@@ -210,14 +210,16 @@ class Scheduler:
 
     def _try(self, action: str, binding: Binding) -> bool:
         """Take a step if it is enabled."""
-        if action not in self._actions or not self.compiled.enabled(self.state, action, binding):
+        if action not in self._possible:
             return False
         number = binding[0]
         assert isinstance(number, int)
         request = self._open[number]
         if action == "finish" and number in self.leaks:
             self._look(request)  # what it read may have changed under it
-        changes = self.compiled.step(self.state, action, binding)
+        changes = self.compiled.attempt(self.state, action, binding)
+        if changes is None:
+            return False
         if action == "read":
             self._look(request)
         self._note(action, number, changes, 1)
@@ -270,4 +272,4 @@ class Scheduler:
         return tuple(Leak(number, len(pages)) for number, pages in sorted(self.leaks.items()) if number in answered)
 
     def _ended(self, number: int) -> bool:
-        return self.state.get("prefill", (number,)) in ("SENT", "REFUSED", "CLOSED") and self.state.get("decode", (number,)) == "CLOSED"
+        return self.state.get("decode", (number,)) == "CLOSED" and self.state.get("prefill", (number,)) in ("SENT", "REFUSED", "CLOSED")

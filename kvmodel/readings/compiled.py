@@ -24,7 +24,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from kvmodel.errors import UsageError, nearest
-from kvmodel.language.expressions import Bound, Expr
+from kvmodel.language.expressions import FALSE, Bound, Expr
 from kvmodel.language.instance import Binding, Instance, State
 from kvmodel.language.system import Anything, Condition, Property, PropertyKind, TransitionSystem, Variable
 from kvmodel.language.types import Enumeration, Value
@@ -175,6 +175,13 @@ class CompiledSystem:
         """Take one step. Raises UsageError, and changes nothing, when it is not enabled."""
         return self._take(state, self._code(action), (binding,))
 
+    def attempt(self, state: SparseState, action: str, binding: Binding) -> Changes | None:
+        """Take one step if it is enabled; otherwise change nothing and give None."""
+        code = self._code(action)
+        if state.out_of_range or code.admit(state.cells, (binding,)) is not None:
+            return None
+        return self._apply(state, code, (binding,))
+
     def batch(self, state: SparseState, action: str, bindings: Sequence[Binding]) -> Changes:
         """Take one step for each binding, all of one action, as if one after the other in any order.
 
@@ -205,11 +212,14 @@ class CompiledSystem:
                 f"{name} cannot be taken in this batch: the guard '{code.action.guards[number].name}' of "
                 f"{self._show(name, binding)} depends on {', '.join(sorted(map(str, shaky)))}, which another of its bindings may write"
             )
+        return self._apply(state, code, bindings)
+
+    def _apply(self, state: SparseState, code: ActionCode, bindings: Sequence[Binding]) -> Changes:
         broken: list[tuple[int, Binding]] = []
         keys = code.apply(state.cells, state.out_of_range, bindings, broken)
         if not broken:
             return Changes(self._layout, code.written, keys)
-        assertions = [f"assert:{name}:{assertion.name}" for assertion in code.action.assertions]
+        assertions = [f"assert:{code.action.name}:{assertion.name}" for assertion in code.action.assertions]
         return Changes(self._layout, code.written, keys, tuple(Violation(assertions[number], binding) for number, binding in broken))
 
     def bindings(self, state: SparseState, action: str) -> tuple[Binding, ...]:
@@ -218,6 +228,10 @@ class CompiledSystem:
             return ()
         code = self._code(action)
         return self._sorted(code.search(state.cells), code.action.parameters)
+
+    def possible(self, action: str) -> bool:
+        """Whether the flags leave the action any chance to happen."""
+        return not any(guard.condition == FALSE for guard in self._code(action).action.guards)
 
     def some_enabled(self, state: SparseState) -> bool:
         """Whether any step can be taken."""
@@ -309,8 +323,8 @@ class CompiledSystem:
         def differ(group: frozenset[str]) -> bool:
             if not group:
                 return False
-            chosen = set(map(itemgetter(*sorted(map(names.index, group))), bindings))
-            return len(chosen) == len(bindings)
+            chosen = itemgetter(*map(names.index, group))
+            return chosen(bindings[0]) != chosen(bindings[1]) and len(set(map(chosen, bindings))) == len(bindings)
 
         for group in commutation.distinct:
             if not differ(group):

@@ -27,8 +27,9 @@ from kvmodel.analyses.simulate import (
 from kvmodel.errors import UsageError
 from kvmodel.language.instance import Binding, Instance
 from kvmodel.language.types import Value
-from kvmodel.readings.compiled import CompiledSystem
+from kvmodel.readings.compiled import Changes, CompiledSystem
 from kvmodel.readings.run import Interpreter
+from kvmodel.readings.sparse import SparseState
 from kvmodel.traces.trace import Choice
 from kvmodel.verdict import Verdict
 from kvmodel.views.simulation import simulation_text
@@ -146,8 +147,11 @@ def test_the_run_is_a_run_of_the_spec_in_every_step(monkeypatch: pytest.MonkeyPa
             leaked.add(failing[0])
         return True
 
+    def attempt(state: SparseState, action: str, binding: Binding) -> Changes | None:
+        return step(state, action, binding) if compiled.enabled(state, action, binding) and follow(action, [binding]) else None
+
     step, batch = compiled.step, compiled.batch
-    monkeypatch.setattr(compiled, "step", lambda s, action, binding: follow(action, [binding]) and step(s, action, binding))
+    monkeypatch.setattr(compiled, "attempt", attempt)
     monkeypatch.setattr(compiled, "batch", lambda s, action, bindings: follow(action, bindings) and batch(s, action, bindings))
     run = policy.Scheduler(compiled, state, traffic, options.seed, 3)
     assert run.run(lambda ended: None) == 0

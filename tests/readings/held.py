@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from itertools import islice
 
 from kvmodel.errors import UsageError
 from kvmodel.language.instance import Binding, Instance, State
 from kvmodel.language.system import PropertyKind
 from kvmodel.language.types import Value
 from kvmodel.readings.compiled import CompiledSystem
+from kvmodel.readings.initial import initial_states
 from kvmodel.readings.run import Interpreter
 from kvmodel.readings.sparse import SparseState
 from kvmodel.traces.trace import Choice
@@ -55,10 +57,6 @@ class Held:
 
 def states_of(instance: Instance, seed: int, steps: int) -> list[State]:
     """States along a random walk of the interpreter, from a random initial state with something enabled."""
-    from itertools import islice
-
-    from kvmodel.readings.initial import initial_states
-
     rng = random.Random(seed)
     interpreter = Interpreter(instance)
     starts = list(islice(initial_states(instance), 300))

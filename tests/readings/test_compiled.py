@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kvmodel.errors import InternalError, UsageError
-from kvmodel.language.build import Builder, add, all_, any_, at_most, count, eq, if_, implies, is_none, less, member, not_, or_, the, var
+from kvmodel.language.build import Builder, add, all_, and_, any_, at_most, count, eq, if_, implies, is_none, less, member, not_, or_, the, var
 from kvmodel.language.expressions import Apply, Const, Expr, Quantified
 from kvmodel.language.instance import Instance
 from kvmodel.language.operators import Binder, Operator
@@ -208,7 +208,7 @@ def one_of_each() -> tuple[TransitionSystem, dict[str, Expr]]:
     green = member(colour, "GREEN")
     return b.build(), {
         "not": not_(on(x)),
-        "and": and_all(on(x), off(x, x)),
+        "and": and_(on(x), off(x, x)),
         "or": or_(on(x), off(x, x), near(x, x, x)),
         "empty and": Apply(Operator.AND, (), BOOL),
         "empty or": Apply(Operator.OR, (), BOOL),
@@ -229,20 +229,16 @@ def one_of_each() -> tuple[TransitionSystem, dict[str, Expr]]:
         "any colour": any_([y], eq(hue(y, x), green)),
         "any other colour": any_([y], not_(eq(hue(x, y), green))),
         "any size": any_([y], less(0, size(y))),
-        "any through": any_([y], and_all(eq(of(x), y), on(y))),
+        "any through": any_([y], and_(eq(of(x), y), on(y))),
         "any either": any_([y], or_(on(y), near(x, y, y))),
         "all": all_([y], implies(on(y), off(y, x))),
-        "all nested": all_([y], any_([z], or_(near(y, z, x), and_all(on(z), off(y, z))))),
+        "all nested": all_([y], any_([z], or_(near(y, z, x), and_(on(z), off(y, z))))),
         "count": eq(count([y], on(y)), size(x)),
         "count row": eq(count([y], not_(off(x, y))), size(x)),
         "count pairs": at_most(count([y, z], near(x, y, z)), 2),
         "count either": eq(count([y], or_(on(y), near(x, y, x))), size(x)),
         "count colours": less(count([y], eq(hue(y, x), green)), 2),
     }
-
-
-def and_all(*parts: Expr) -> Expr:
-    return Apply(Operator.AND, parts, BOOL)
 
 
 def expressions_agree(seeds: int) -> dict[str, set[object]]:
@@ -313,7 +309,22 @@ def test_a_step_that_is_not_enabled_is_refused_with_its_guard() -> None:
         compiled.step(state, "ask", (0, 3))
     with pytest.raises(UsageError, match="has no action 'aks'; did you mean 'ask'"):
         compiled.step(state, "aks", (0, 0))
+    assert compiled.attempt(state, "lend", (0, 1)) is None
     assert compiled.to_dense(state) == before
+    taken = compiled.attempt(state, "ask", (0, 1))
+    assert taken is not None
+    assert taken.of("waits") == [(0, 1)]
+
+
+def test_an_action_that_the_flags_rule_out_is_not_possible() -> None:
+    b = Builder("switch")
+    allowed = b.flag("allowed", False)
+    on = b.relation("on")
+    b.action("switch", guards={"allowed": allowed}, updates=[on.set(True)])
+    system = b.build()
+    assert not CompiledSystem(system).possible("switch")
+    assert CompiledSystem(system.with_flags({"allowed": True})).possible("switch")
+    assert CompiledSystem(system).bindings(CompiledSystem(system).start(), "switch") == ()
 
 
 def test_a_batch_that_does_not_commute_is_refused_with_the_reason() -> None:
@@ -426,6 +437,20 @@ def test_a_copy_is_independent() -> None:
     copy.check_indices()
     assert compiled.enabled(state, "lend", (0, 0))
     assert not compiled.enabled(copy, "lend", (0, 0))
+
+
+def test_a_state_can_be_read_in_bulk() -> None:
+    compiled = shelf(3)
+    state = compiled.start()
+    compiled.batch(state, "ask", [(0, 0), (0, 2)])
+    compiled.step(state, "lend", (0, 2))
+    assert state.values_at("lent", range(3)) == [None, None, 0]
+    assert state.values_at("shelf", range(3)) == [True, True, False]
+    assert state.row("waits", 0) == {0}
+    assert state.row("waits", 1) == set()
+    assert dict(state.stored("total")) == {(): 1}
+    with pytest.raises(UsageError, match="'lent' is not a relation with two keys"):
+        state.row("lent", 0)
 
 
 def test_a_state_of_real_size_takes_no_room_for_what_has_not_changed() -> None:

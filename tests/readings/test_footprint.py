@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from kvmodel.language.build import Builder, Place, all_, and_, any_, eq, implies, member, not_, or_, var
 from kvmodel.language.expressions import Bound, Expr
+from kvmodel.language.instance import Instance, State
 from kvmodel.language.system import Action, TransitionSystem
-from kvmodel.readings.fold import fold_system
+from kvmodel.readings.fold import fold, fold_system
 from kvmodel.readings.footprint import ANYWHERE, Access, bindings_commute, firm, footprint, property_footprint
+from kvmodel.readings.run import Interpreter
 
 
 class Pool:
@@ -122,19 +126,12 @@ def test_a_firm_guard_does_without_what_others_may_write() -> None:
     system = pool.system()
     assert groups(take, system) == ([], [(["r"], "holds[r, *]")])
     ((_, access),) = bindings_commute(take, system).soft
-    from kvmodel.readings.fold import fold
-
     assert fold(firm(guard, take.parameters, frozenset((access,)), system), {}) == pool.on(p, "LEFT")
 
 
 @pytest.mark.parametrize("truth", [True, False])
 def test_a_firm_condition_implies_the_condition(truth: bool) -> None:
     """Over every valuation of a few cells: where the firm condition is true, so is the condition, whatever is left out."""
-    from itertools import product
-
-    from kvmodel.language.instance import Instance, State
-    from kvmodel.readings.run import Interpreter
-
     pool = Pool()
     p, q, r = pool.p, pool.q, pool.r
     held = pool.holds(r, p)
