@@ -100,15 +100,20 @@ def load(spec: SpecLike, flags: Mapping[str, bool] | None = None) -> TransitionS
     """The transition system of a spec: of its name (``handoff:buggy``, ``my.py:Mine``), of an imported spec class, or a
     transition system itself. `flags` sets some of its flags.
 
-    Raises UsageError for an unknown name or flag and SpecError, with every mistake, for a spec that has some. Nothing in
-    a spec's file is executed.
+    Raises UsageError for an unknown name or flag and SpecError, with every mistake, for a spec that has some, or whose
+    assumptions or initial conditions contradict each other. Nothing in a spec's file is executed.
 
     >>> system = load("pages", {"zero_on_free": True})
     >>> system.flag_values["zero_on_free"]
     True
     """
+    from kvmodel.readings.initial import require_consistent
+
     system = spec if isinstance(spec, TransitionSystem) else load_spec(spec) if isinstance(spec, str) else load_class(spec)
-    return system.with_flags(flags) if flags else system
+    if flags:
+        system = system.with_flags(flags)
+    require_consistent(system)
+    return system
 
 
 def check(

@@ -143,7 +143,9 @@ class Actions:
                 self._write(statement, target, read, place, steps)
             case ast.If(test=test, body=body, orelse=otherwise):
                 self._branches(test, body, otherwise, place, steps)
-            case ast.For(target=target, iter=source, body=body, orelse=[]):
+            case ast.For(orelse=[other, *_]):
+                raise Mistake(other, "a `for` has no `else`", "write it below the loop")
+            case ast.For(target=target, iter=source, body=body):
                 bound, scope = self.phrase.loop_variable(target, source, place.scope)
                 before = len(steps.updates)
                 self._block(body, place.within(scope, (bound,), TRUE), steps)

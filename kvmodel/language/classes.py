@@ -181,13 +181,15 @@ def _add_method(spec: SpecClass, node: ast.FunctionDef, body: Body, report: Repo
             if call is not None:
                 drop, node_name = _arguments(spec, call, where, report)
         else:
-            hint = f"the decorators are @{', @'.join(DECORATORS)} and @override"
             name = name_node.id if isinstance(name_node, ast.Name) else ""
-            if name in (*DECORATORS, "override"):
-                known = isinstance(found, Word)
-                hint = f"only @action takes arguments: write @{name}" if known else f"import it: from kvmodel.language import {name}"
-            report(spec, decorator, where,
-                   f"@{quoted(decorator).strip('`')} is not a decorator of the language{nearest(name, DECORATORS)}", hint)
+            if name not in (*DECORATORS, "override"):
+                report(spec, decorator, where,
+                       f"@{quoted(name_node).strip('`')} is not a decorator of the language{nearest(name, DECORATORS)}",
+                       f"the decorators are @{', @'.join(DECORATORS)} and @override")
+            elif isinstance(found, Word):
+                report(spec, decorator, where, f"@{name} takes no arguments", f"write @{name}; only @action has some")
+            else:
+                report(spec, decorator, where, f"@{name} is not imported", f"write from kvmodel.language import {name}")
             return
     if len(kinds) != 1:
         what = "no decorator that says what it is" if not kinds else f"{len(kinds)} decorators that say what it is"

@@ -219,13 +219,15 @@ def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:
             return values.get(name, expr)
         case Quantified(binder, variables, body, at):
             inner = {name: value for name, value in values.items() if name not in {v.name for v in variables}}
-            taken = frozenset().union(*(free_names(value) for value in inner.values()))
+            captured = frozenset().union(*(free_names(value) for value in inner.values()))
+            taken = captured | free_names(body)
             renamed = []
             for variable in variables:
                 name = variable.name
-                while name in taken:
+                while name in captured or (name != variable.name and name in taken):
                     name += "_"
                 if name != variable.name:
+                    taken |= {name}
                     inner[variable.name] = Bound(name, variable.domain, variable.at)
                 renamed.append(Bound(name, variable.domain, variable.at))
             return Quantified(binder, tuple(renamed), substitute(body, inner), at)

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -115,8 +116,12 @@ def _class(module: Module, name: str) -> SpecClass:
     if name in module.classes:
         mistakes = tuple(module.library.mistakes)
         at = module.source.span(module.bindings[name][-1])
-        unknown = Diagnostic(at.file, at.line, at.column, name, "the class is not a spec: none of its base classes is one",
-                             "extend Spec, from kvmodel.language import Spec, or a spec of a shipped file or of one beside this")
+        node = module.bindings[name][-1]
+        dotted = isinstance(node, ast.ClassDef) and any(isinstance(base, ast.Attribute) for base in node.bases)
+        hint = "import the base class itself: from kvmodel.language import Spec" if dotted else (
+            "extend Spec, from kvmodel.language import Spec, or a spec of a shipped file or of one beside this"
+        )
+        unknown = Diagnostic(at.file, at.line, at.column, name, "the class is not a spec: none of its base classes is one", hint)
         raise SpecError(mistakes or (unknown,))
     raise UsageError(f"{module.shown} has no spec class '{name}'{nearest(name, known)}{_listed(known)}")
 

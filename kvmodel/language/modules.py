@@ -164,7 +164,7 @@ class Module:
             if original in surface.__all__:
                 return Word(original)
             self.report(node, f"kvmodel.language has no '{original}'{nearest(original, surface.__all__)}",
-                        f"its words are {', '.join(surface.__all__)}")
+                        "the words of the language are those of `help(kvmodel.language)`")
             return BROKEN
         if node.level == 0 and node.module == "enum":
             return Word(f"enum.{original}")
@@ -226,6 +226,7 @@ class Module:
 
     def _enumeration(self, node: ast.ClassDef) -> Symbol:
         members: dict[str, ast.stmt] = {}
+        odd = False
         values: dict[object, str] = {}
         for statement in node.body:
             match statement:
@@ -242,10 +243,12 @@ class Module:
                                         f"write {name} = auto()", node.name)
                     members[name] = statement
                 case ast.Assign() | ast.AugAssign() | ast.For() | ast.If() | ast.With() | ast.Try():
+                    odd = True
                     self.report(statement, f"{quoted(statement)} is not a member", "write one line for each member: NEW = auto()",
                                 node.name)
-        if not members:
+        if not members and not odd:
             self.report(node, "the enumeration has no members", "write one line for each member: NEW = auto()", node.name)
+        if not members:
             return BROKEN
         return Enumeration(node.name, tuple(members), docstring(node))
 

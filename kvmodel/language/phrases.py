@@ -226,7 +226,7 @@ class Phrase:
                 right: Expr = Const(-value, COUNT, at)
             case ast.Sub(), _:
                 raise Mistake(node, f"{quoted(node.right)} cannot be subtracted",
-                              f"write the difference as a comparison, a <= b + 1; {ARITHMETIC}")
+                              "compare the two, as in a <= b + 1: only a constant can be subtracted")
             case _:
                 right = self.read(node.right, scope)
         return apply(Operator.ADD, (left, right), at)

@@ -142,7 +142,7 @@ class _Reader:
                 except Mistake as mistake:
                     self.members.mistake(method, mistake)
                     continue
-                yield Condition(method.name, parameters, expr, method.doc, span(method.owner.module, method.node))
+                yield Condition(method.name, parameters, expr, method.doc, span(method.owner.module, method.node), method.where)
 
     def _try_property(self, level: int, method: Method) -> Iterator[Property]:
         try:

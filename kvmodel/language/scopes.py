@@ -128,4 +128,4 @@ def denied(expr: Expr) -> frozenset[Expr]:
 def none_hint(node: ast.AST) -> str:
     """The hint for a value that may be None."""
     text = quoted(node, 40).strip("`")
-    return f"test it first: `{text} is not None and ...`, `implies({text} is not None, ...)` or require({text} is not None, ...)"
+    return f"test it first: require({text} is not None, ...), or `{text} is not None and ...`"

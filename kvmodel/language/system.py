@@ -163,13 +163,16 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """An assumption about rigid things, a condition on initial states, or a description of final states."""
+    """An assumption about rigid things, a condition on initial states, or a description of final states.
+
+    `owner` names the class and method that says it (``Handoff.leftovers``)."""
 
     name: str
     parameters: tuple[Bound, ...]
     condition: Expr
     doc: str = field(default="", compare=False)
     at: Span = field(default=NOWHERE, compare=False)
+    owner: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
+from math import prod
 from typing import Any
 
-from kvmodel.errors import UsageError
+from kvmodel.errors import Diagnostic, InstanceError, SpecError, UsageError
 from kvmodel.language.expressions import TRUE, Apply, Cell, Const, Expr
 from kvmodel.language.instance import Instance, State, Values
 from kvmodel.language.operators import Operator
-from kvmodel.language.system import Anything, Condition, Property
+from kvmodel.language.system import Anything, Condition, Property, TransitionSystem
 from kvmodel.language.types import Number, Value
 from kvmodel.readings.dense import compile_function, source
 from kvmodel.readings.ground import Grounder, cells
 from kvmodel.readings.orders import comparison, order_classes
 
-__all__ = ["initial_states", "initial_values", "rigid_valuations"]
+__all__ = ["contradiction", "initial_states", "initial_values", "require_consistent", "rigid_valuations"]
+
+MOST_ATTEMPTS = 10_000  # to find one initial state, for each of
+MOST_DEPLOYMENTS = 30
 
 
 def initial_states(instance: Instance) -> Iterator[State]:
@@ -75,10 +80,11 @@ def rigid_valuations(instance: Instance) -> Iterator[Values]:
         )
 
 
-def initial_values(instance: Instance, rigid: Values) -> Iterator[Values]:
+def initial_values(instance: Instance, rigid: Values, most: int | None = None) -> Iterator[Values]:
     """Every initial valuation of the state for one rigid valuation.
 
-    Places are chosen in an order in which each initial condition is decided as early as possible.
+    Places are chosen in an order in which each initial condition is decided as early as possible. Raises InstanceError
+    after `most` attempts (None: any number) to choose a value for a place.
     """
     system = instance.system
     layout = instance.state_layout
@@ -106,17 +112,96 @@ def initial_values(instance: Instance, rigid: Values) -> Iterator[Values]:
     order += [slot for slot in open_slots if slot not in chosen]
     tests = {depth: _predicate(tuple(parts), layout.length, rigid) for depth, parts in checks.items()}
 
-    def extend(depth: int) -> Iterator[Values]:
+    if 0 in tests and not tests[0](values, rigid):
+        return
+    if not order:
+        yield tuple(values)
+        return
+    tried = 0
+    pending = [iter(open_slots[order[0]])]  # a stack of what is left to try, not recursion: there can be thousands of places
+    while pending:
+        for value in pending[-1]:
+            values[order[len(pending) - 1]] = value
+            break
+        else:
+            pending.pop()
+            continue
+        tried += 1
+        if most is not None and tried > most:
+            raise InstanceError(f"no initial state of {system.name} was found in {most:,} attempts at {instance.describe_size()}")
+        depth = len(pending)
         if depth in tests and not tests[depth](values, rigid):
-            return
+            continue
         if depth == len(order):
             yield tuple(values)
-            return
-        for value in open_slots[order[depth]]:
-            values[order[depth]] = value
-            yield from extend(depth + 1)
+        else:
+            pending.append(iter(open_slots[order[depth]]))
 
-    yield from extend(0)
+
+def require_consistent(system: TransitionSystem) -> None:
+    """Raise SpecError, at the first assumption or initial condition that contradicts those before it.
+
+    Contradictory assumptions would make every property hold, for want of a deployment that could violate it.
+    """
+    found = contradiction(system)
+    if found is None:
+        return
+    condition, others = found
+    together = f" together with {' and '.join(repr(other.name) for other in others)}" if others else ""
+    if condition in system.assumptions:
+        message = f"no deployment satisfies this assumption{together}"
+        hint = "assumptions that contradict each other would make every property hold; correct one of them"
+    else:
+        message = f"no initial state satisfies this condition{together}"
+        hint = "correct one of them, or the initial values of the variables: starts(...), anything()"
+    at = condition.at
+    raise SpecError((Diagnostic(at.file, at.line, at.column, condition.owner or f"{system.name}.{condition.name}", message, hint),))
+
+
+def contradiction(system: TransitionSystem) -> tuple[Condition, tuple[Condition, ...]] | None:
+    """The first assumption or initial condition with which nothing is left to start from, and those that it contradicts.
+
+    None when the system has an initial state with one element of each sort or at its default sizes, or when that is not
+    settled after many attempts. Two sizes, because some conditions need two elements ("two different requests exist").
+    """
+    conditions = (*system.assumptions, *system.initial)
+    if _can_start(system, conditions):
+        return None
+    for count, condition in enumerate(conditions, start=1):
+        if not _can_start(system, conditions[:count]):
+            others = list(conditions[: count - 1])
+            for other in conditions[: count - 1]:
+                fewer = [entry for entry in others if entry is not other]
+                if not _can_start(system, (*fewer, condition)):
+                    others = fewer
+            return condition, tuple(others)
+    return None
+
+
+def _can_start(system: TransitionSystem, conditions: Sequence[Condition]) -> bool:
+    """Whether the system has an initial state under some of its conditions; True also when that is not settled."""
+    reduced = replace(
+        system,
+        assumptions=tuple(condition for condition in system.assumptions if condition in conditions),
+        initial=tuple(condition for condition in system.initial if condition in conditions),
+        actions=(), declared=(), finals=(), definitions=(),
+    )  # fmt: skip
+    return any(_has_initial_state(reduced, sizes) for sizes in (dict.fromkeys((sort.name for sort in system.sorts), 1), {}))
+
+
+def _has_initial_state(system: TransitionSystem, sizes: Mapping[str, int]) -> bool:
+    try:
+        instance = Instance.make(system, sizes)
+        if prod(len(instance.values_of(kind)) or 1 for kind in instance.rigid_layout.types) > MOST_ATTEMPTS:
+            return True
+        for number, rigid in enumerate(rigid_valuations(instance)):
+            if number == MOST_DEPLOYMENTS or any(True for _ in initial_values(instance, rigid, MOST_ATTEMPTS)):
+                return True
+    except InstanceError:
+        return True
+    except UsageError:
+        return False
+    return False
 
 
 def _fixed(instance: Instance, slot: int) -> Value:
