@@ -117,12 +117,17 @@ class Result:
     fired: tuple[tuple[str, int], ...] = ()
 
     @property
-    def headline(self) -> PropertyResult | None:
-        """The violated property whose trace is shown first."""
-        violated = [result for result in self.properties if result.verdict is Verdict.VIOLATED]
+    def violated(self) -> tuple[PropertyResult, ...]:
+        """The violated properties: those asked for, `isolated_read`, the others in order."""
         first = [*self.asked, "isolated_read"]
-        violated.sort(key=lambda result: first.index(result.name) if result.name in first else len(first))
-        return violated[0] if violated else None
+        found = [result for result in self.properties if result.verdict is Verdict.VIOLATED]
+        return tuple(sorted(found, key=lambda result: first.index(result.name) if result.name in first else len(first)))
+
+    @property
+    def headline(self) -> PropertyResult | None:
+        """The violated property that is told first: one with a trace, if there is any (a behaviour that is not possible
+        has none)."""
+        return next((result for result in self.violated if result.trace is not None), next(iter(self.violated), None))
 
     @property
     def trace(self) -> Trace | None:
