@@ -59,18 +59,23 @@ def states_of(instance: Instance, seed: int, steps: int) -> list[State]:
     """States along a random walk of the interpreter, from a random initial state with something enabled."""
     rng = random.Random(seed)
     interpreter = Interpreter(instance)
-    starts = list(islice(initial_states(instance), 300))
-    rng.shuffle(starts)
-    states = [max(starts[:10], key=lambda state: len(interpreter.enabled(state)))]
+    starts = list(islice(initial_states(instance), 1_000))
+    states = [max(rng.sample(starts, min(20, len(starts))), key=lambda state: len(interpreter.enabled(state)))]
     for _ in range(steps):
         enabled = interpreter.enabled(states[-1])
         if not enabled:
             break
-        # First an action, then a binding: actions with many bindings would crowd the others out.
-        action = rng.choice(sorted({choice.action for choice in enabled}))
-        choice = rng.choice([choice for choice in enabled if choice.action == action])
-        states.append(interpreter.successor(states[-1], choice))
+        states.append(interpreter.successor(states[-1], _chosen(enabled, rng)))
     return states
+
+
+def _chosen(enabled: tuple[Choice, ...], rng: random.Random) -> Choice:
+    """First an action, then a binding: actions with many bindings would crowd the others out. Clients seldom leave: a run
+    that nobody leaves goes on for longer."""
+    actions = sorted({choice.action for choice in enabled})
+    lasting = [action for action in actions if action not in ("abort", "stop")]
+    action = rng.choice(lasting if lasting and rng.random() < 0.9 else actions)
+    return rng.choice([choice for choice in enabled if choice.action == action])
 
 
 def walk_together(held: Held, seed: int, steps: int) -> int:
@@ -84,8 +89,7 @@ def walk_together(held: Held, seed: int, steps: int) -> int:
         enabled = held.interpreter.enabled(state)
         if not enabled:
             return taken
-        action = rng.choice(sorted({choice.action for choice in enabled}))
-        choice = rng.choice([choice for choice in enabled if choice.action == action])
+        choice = _chosen(enabled, rng)
         broken = held.interpreter.broken_assertions(state, choice)
         after = held.interpreter.successor(state, choice)
         changes = held.compiled.step(sparse, choice.action, choice.binding)
