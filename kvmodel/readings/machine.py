@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import inf
@@ -28,6 +27,7 @@ from typing import Any, ClassVar
 
 import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity, strategies
+from hypothesis.errors import Unsatisfiable
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from kvmodel.language.instance import Instance, Values
@@ -63,6 +63,7 @@ class _Record:
 
     deadline: float | None
     progress: Callable[[str], None] | None
+    enough: int = 0  # runs after which a search ends that has found nothing
     found: dict[str, Run] = field(default_factory=dict)
     fired: dict[str, int] = field(default_factory=dict)
     runs: int = 0
@@ -71,12 +72,14 @@ class _Record:
     told: float = 0.0
 
     def started(self) -> None:
+        if not self.shrinking and self.runs >= self.enough:
+            raise _Enough
+        if self.shrinking and self.runs >= self.improved + PATIENCE:
+            raise _Enough
         self.runs += 1
         now = time.monotonic()
         if self.deadline is not None and now > self.deadline:
             raise _OutOfTime
-        if self.shrinking and self.runs > self.improved + PATIENCE:
-            raise _ShrunkEnough
         if self.progress is not None and now - self.told > 0.3:
             self.told = now
             self.progress(f"{self.runs:,} runs, {sum(self.fired.values()):,} steps")
@@ -97,15 +100,16 @@ class _Record:
             self.shrinking, self.improved = name, self.runs
 
 
-PATIENCE = 200  # runs that Hypothesis may spend on a violation without making it shorter
+PATIENCE = 100  # runs that Hypothesis may spend on a violation without making it shorter
 
 
 class _OutOfTime(KeyboardInterrupt):
     """Ends a check that is out of time: Hypothesis lets an interrupt through, and takes anything else for a failure."""
 
 
-class _ShrunkEnough(KeyboardInterrupt):
-    """Ends Hypothesis' shrinking when it no longer makes the run shorter; it would go on with what was drawn."""
+class _Enough(KeyboardInterrupt):
+    """Ends a search that has made its runs, or that no longer makes the violation shorter (Hypothesis would go on with
+    what was drawn)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,7 @@ class _Schedule:
 
 
 STEP = "step"  # the one name of all rules
+SEED_STRIDE = 1_000_003  # between the seeds of the searches of one check
 SCHEDULES = 1 << 16
 SPREADS = (1.0, 1.0, 1.5, 2.0, 4.0, inf)
 FREE_SHARES = (0.0, 0.05, 0.1, 0.2)
@@ -186,6 +191,13 @@ class SpecMachine(RuleBasedStateMachine):
     def _begin(self, index: int, schedule: int) -> None:
         self._start_at(index, schedule)
         self._judge((*self._sight.violated, *self._sight.shown))
+        self._end_early()
+
+    def _end_early(self) -> None:
+        """In a check, a run in which nothing is enabled any more ends there: the idle steps would take longer than the run
+        did. Hypothesis counts it as invalid, so that it does not try variations of it, which hardly ever get further."""
+        if self.record is not None and not self._sight.moves:
+            hypothesis.reject()
 
     def _can(self, action: str) -> bool:
         return action in self._allowed
@@ -202,6 +214,7 @@ class SpecMachine(RuleBasedStateMachine):
         if self.record is not None:
             self.record.stepped(action)
         self._judge((*broken, *self._sight.violated, *self._sight.shown))
+        self._end_early()
 
     def _judge(self, names: tuple[str, ...]) -> None:
         if not names:
@@ -307,8 +320,8 @@ def check_with_hypothesis(
 
     Needs neither pytest nor Hypothesis' database, and one seed gives one result (with one version of Hypothesis). The
     first property asked for, or `isolated_read`, is looked for first and alone, so that no other violation cuts its runs
-    short. Hypothesis shrinks a violation until 200 runs in a row have made it no shorter; then `readings.shrink` drops
-    what steps it still can (it is the better of the two at steps that belong together), and the run is replayed.
+    short. Hypothesis shrinks a violation until 100 runs in a row have made it no shorter; then `readings.shrink` tries
+    what Hypothesis cannot (the same steps from another initial state, steps that belong together), and the run is replayed.
 
     A property that was not violated `holds` with coverage `sampled`, whose `runs` are those in which it was watched to
     the end; a `@reachable` one that was not seen is undecided. Stops early after `timeout` seconds or at Ctrl-C: what is
@@ -325,8 +338,10 @@ def check_with_hypothesis(
     fatal = [name for name in (*properties, "isolated_read") if name in judged][:1] or judged
     try:
         while fatal:
-            before, record.shrinking = record.runs, ""
-            _search(_machine(sampler, fatal, record), examples, steps, seed + number)
+            before, record.shrinking, record.enough = record.runs, "", record.runs + examples
+            machine = _machine(sampler, fatal, record)
+            while record.runs < record.enough and _search(machine, record.enough - record.runs, steps, seed + SEED_STRIDE * number):
+                number += 1
             number += 1
             settled.add(record.shrinking)
             remaining = [name for name in judged if name not in settled]
@@ -362,8 +377,11 @@ def check_with_hypothesis(
     )
 
 
-def _search(machine: type[SpecMachine], examples: int, steps: int, seed: int) -> None:
-    """Let Hypothesis look for a violation and shrink it; what it finds is in the machine's record."""
+def _search(machine: type[SpecMachine], examples: int, steps: int, seed: int) -> bool:
+    """Let Hypothesis look for a violation and shrink it; what it finds is in the machine's record.
+
+    Returns whether it gave up early, as it does after some 450 runs when all of them came to an end (see `_end_early`).
+    """
     settings = hypothesis.settings(
         max_examples=examples,
         stateful_step_count=steps + 1,  # the choice of the initial state is one for Hypothesis
@@ -377,5 +395,10 @@ def _search(machine: type[SpecMachine], examples: int, steps: int, seed: int) ->
         verbosity=Verbosity.quiet,
         print_blob=False,
     )
-    with suppress(PropertyViolated, _ShrunkEnough):
+    try:
         run_state_machine_as_test(hypothesis.seed(seed)(machine), settings=settings)
+    except Unsatisfiable:
+        return True
+    except (PropertyViolated, _Enough):
+        pass
+    return False

@@ -155,21 +155,23 @@ class Sampler:
 
     def shown(self, run: Run, name: str) -> Run | None:
         """`run` up to the first state or step that shows the property `name` (violates it, or for `@reachable`
-        satisfies it); None when it does not, or when a step before is not enabled."""
+        satisfies it), without the steps before that are not enabled; None when it does not show it."""
         watched = self.steps(run.start.rigid)
         values = run.start.values
-        for number, choice in enumerate(run.steps):
+        taken: list[Choice] = []
+        for choice in run.steps:
             sight = watched.look(values)
             if name in sight.violated or name in sight.shown:
-                return Run(run.start, run.steps[:number])
+                return Run(run.start, tuple(taken))
             move = next((move for move in sight.moves.get(choice.action, ()) if move.choice == choice), None)
             if move is None:
-                return None
+                continue
+            taken.append(choice)
             if name in watched.broken(values, move):
-                return Run(run.start, run.steps[: number + 1])
+                return Run(run.start, tuple(taken))
             values = move.after
         sight = watched.look(values)
-        return run if name in sight.violated or name in sight.shown else None
+        return Run(run.start, tuple(taken)) if name in sight.violated or name in sight.shown else None
 
 
 def _rank(kind: Type, value: Value) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvmodel.errors import InternalError, UsageError
-from kvmodel.language.build import Builder, not_
+from kvmodel.language.build import ANYTHING, Builder, not_
 from kvmodel.language.instance import Instance, State
 from kvmodel.readings.replay import make_trace
 from kvmodel.readings.sampled import Run, Sampler, describe_run
@@ -64,13 +64,13 @@ def test_a_sight_remembers_only_so_many_states(monkeypatch: pytest.MonkeyPatch) 
         assert len(steps._sights) <= 2
 
 
-def test_a_run_is_cut_where_it_first_shows_a_property() -> None:
+def test_a_run_is_cut_where_it_first_shows_a_property_and_loses_steps_that_are_not_enabled() -> None:
     instance = switches()
     start = sampler(instance).starts[0]
     run = Run(start, (*on(0, 1, 2), *OPEN, *off(1)))
     assert sampler(instance).shown(run, "stays_shut") == Run(start, run.steps[:4])
     assert sampler(instance).shown(run, "opens") == Run(start, run.steps[:4])
-    assert sampler(instance).shown(Run(start, (*on(0, 0, 1, 2), *OPEN)), "stays_shut") is None  # the second step is not enabled
+    assert sampler(instance).shown(Run(start, (*on(0, 0, 1, 2), *OPEN)), "stays_shut") == Run(start, run.steps[:4])
     assert sampler(instance).shown(Run(start, on(0, 1, 2)), "stays_shut") is None
 
 
@@ -98,6 +98,18 @@ def test_shrinking_prefers_a_simpler_initial_state() -> None:
     instance = starts()
     found = shrink(sampler(instance), Run(State((), (True, True, False)), ()), "good")
     assert found.start.values == (False, True, False)
+
+
+def test_shrinking_finds_an_initial_state_that_saves_steps() -> None:
+    """The run lights the lamp itself; another initial state has it lit."""
+    b = Builder("lamp")
+    lit, seen = b.relation("lit", initial=ANYTHING), b.relation("seen")
+    b.action("light", guards={"dark": not_(lit())}, updates=[lit.set(True)])
+    b.action("look", guards={"lit": lit()}, updates=[seen.set(True)])
+    b.invariant("unseen", not_(seen()))
+    instance = Instance.make(b.build())
+    run = Run(State((), (False, False)), (Choice("light", ()), Choice("look", ())))
+    assert shrink(sampler(instance), run, "unseen") == Run(State((), (True, False)), (Choice("look", ()),))
 
 
 def test_a_run_that_does_not_show_the_property_is_a_defect() -> None:
