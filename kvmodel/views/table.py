@@ -188,7 +188,7 @@ def trace_table(trace: Trace, width: int) -> tuple[Table, str]:
     previous: tuple[str, ...] = lines[0].pages
     for line in lines:
         cells = [words(str(line.number), "dim"), *([words(line.node)] if nodes else [])]
-        cells += [words(line.action, "dim" if line.number == 0 else "cyan"), words("\n".join(line.changes))]
+        cells += [words(line.action, "dim" if line.number == 0 else "cyan"), words("\n".join(_fitted(line.changes, change)))]
         changed = [i for i in touched if line.pages[i] != previous[i]]
         if apart:
             cells += [_page(line.pages[i], i in changed) for i in touched]
@@ -210,8 +210,16 @@ def _shares(lines: Sequence[Row], room: int) -> tuple[int, int]:
     changed = max(changed, len("what changed"))
     if actions + changed <= room:
         return actions, changed
-    change = min(max(single, room - actions), room - SHORT)
-    return max(SHORT, room - change), max(SHORT, change)
+    word = max(len(word) for line in lines for word in line.action.split())
+    change = max(SHORT, min(max(single, room - actions), room - word))
+    return max(word, room - change), change
+
+
+def _fitted(lines: Sequence[str], width: int) -> Iterator[str]:
+    """Changes that are too long for one line have their values on the next."""
+    for line in lines:
+        place, colon, values = line.partition(": ")
+        yield line if len(line) <= width or not colon else f"{place}:\n  {values}"
 
 
 def _header(label: str) -> str:
