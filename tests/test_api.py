@@ -73,6 +73,12 @@ def test_check() -> None:
     assert kvmodel.check(Lending, method="walk", runs=3, depth=5).coverage.word == "sampled"
 
 
+def test_bmc_finds_the_same_length_and_can_be_complete() -> None:
+    assert kvmodel.check(Careless, "isolated_read", method="bmc", depth=8)["isolated_read"].length == 6
+    complete = kvmodel.check(Lending, "isolated_read", method="bmc", depth=30, size={"Page": 1, "Request": 1}, complete=True)
+    assert (complete.verdict, complete.coverage.word) == (Verdict.HOLDS, "this size")
+
+
 def test_explore_counts() -> None:
     lines: list[str] = []
     result = kvmodel.explore(Lending, progress=lines.append)

@@ -50,6 +50,11 @@ def kvmodel(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         ([SPEC, "--no-flag", "zero_on_free"], 1),
         ([SPEC, "--size", "Page=1", "--size", "Request=1"], 0),
         ([SPEC, "--method", "walk", "--runs", "20"], 0),
+        ([SPEC, "--method", "bmc", "--depth", "3"], 0),
+        ([f"{SPEC}:careless", "--method", "bmc", "--depth", "6"], 1),
+        ([f"{SPEC}:careless", "isolated_read", "--method", "bmc", "--depth", "5"], 0),
+        ([SPEC, "served", "--method", "bmc", "--depth", "2"], 3),  # not shown within two steps
+        ([f"{SPEC}:careless", "--method", "hypothesis", "--runs", "50"], 1),
         ([SPEC, "--timeout", "0"], 2),
         ([SPEC, "--limit", "5", "--method", "walk"], 2),
         ([SPEC, "--depth", "3"], 2),
