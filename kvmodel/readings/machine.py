@@ -263,7 +263,8 @@ def _machine(sampler: Sampler, fatal: Sequence[str], record: _Record | None = No
         "initial_state": initialize(
             index=strategies.integers(0, len(sampler.starts) - 1), schedule=strategies.integers(0, SCHEDULES - 1)
         )(_initial_state),
-        "idle": precondition(SpecMachine._can_nothing)(rule(idle=strategies.just(0))(_step_idle)),
+        # Rules are asked in the order of their attributes' names; this one first is quicker when only it can be taken.
+        "_idle": precondition(SpecMachine._can_nothing)(rule(idle=strategies.just(0))(_step_idle)),
     }
     for action in system.actions:
         namespace[f"action_{action.name}"] = _rule(action, sampler.instance)  # a prefix, so that an action may have any name
