@@ -35,6 +35,8 @@ from kvmodel.readings.sparse import SparseState, StoreLayout
 
 __all__ = ["Changes", "CompiledSystem", "Valuation", "Violation"]
 
+SMALLEST_BLOCK = 8  # bindings from which on set operations pay
+
 Valuation: TypeAlias = Mapping[str, Mapping[Binding, Value]]
 
 
@@ -189,12 +191,33 @@ class CompiledSystem:
         when a counter would leave its range.
         """
         code = self._code(action)
-        shaky = self._shaky(code, bindings) if len(bindings) > 1 else frozenset()
+        line = _only_varying(bindings) if len(bindings) >= SMALLEST_BLOCK else None
+        shaky = self._shaky(code, bindings, line) if len(bindings) > 1 else frozenset()
         if len(bindings) > 1 and code.overflow:
             overflow = code.overflow(state.cells, bindings)
             if overflow is not None:
                 raise UsageError(f"{self._show(action, overflow)} takes a counter out of its range: take it as a step of its own")
-        return self._take(state, code, bindings, shaky)
+        changes = self._take_line(state, code, bindings[0], line, shaky) if line else None
+        return self._take(state, code, bindings, shaky) if changes is None else changes
+
+    def _take_line(
+        self, state: SparseState, code: ActionCode, first: Binding, line: tuple[int, set[Any]], shaky: frozenset[Access]
+    ) -> Changes | None:
+        """A batch in which one parameter varies, with set operations. None, and nothing changed, where some step is not enabled
+        or that does not work."""
+        position, elements = line
+        block = code.along(position, shaky)
+        size = self._sizes.get(code.action.parameters[position].domain.name, 0)
+        if block is None or state.out_of_range or min(elements) < 0 or max(elements) >= size:
+            return None
+        others = (*first[:position], *first[position + 1:])
+        state.cells[block.slot] = elements
+        try:
+            if block.admit(state.cells, others):
+                return Changes(self._layout, code.written, block.apply(state.cells, state.out_of_range, [others], []))
+            return None
+        finally:
+            state.cells[block.slot] = set()
 
     def _take(self, state: SparseState, code: ActionCode, bindings: Sequence[Binding], shaky: frozenset[Access] = frozenset()) -> Changes:
         name = code.action.name
@@ -313,7 +336,7 @@ class CompiledSystem:
     def _store(self, state: SparseState, name: str, index: Binding, value: Value) -> None:
         self._put[name](state.cells, state.out_of_range, index, value)
 
-    def _shaky(self, code: ActionCode, bindings: Sequence[Binding]) -> frozenset[Access]:
+    def _shaky(self, code: ActionCode, bindings: Sequence[Binding], line: tuple[int, set[Any]] | None = None) -> frozenset[Access]:
         """What a guard reads and another binding may write. Raises UsageError when the bindings are not known to commute."""
         commutation = code.commutation
         if commutation.obstacle:
@@ -321,8 +344,8 @@ class CompiledSystem:
         names = [parameter.name for parameter in code.action.parameters]
 
         def differ(group: frozenset[str]) -> bool:
-            if not group:
-                return False
+            if not group or line is not None:
+                return line is not None and names[line[0]] in group
             chosen = itemgetter(*map(names.index, group))
             return chosen(bindings[0]) != chosen(bindings[1]) and len(set(map(chosen, bindings))) == len(bindings)
 
@@ -362,3 +385,16 @@ class CompiledSystem:
         return tuple(
             sorted(bindings, key=lambda b: [ranks[i][value] if i in ranks else value for i, value in enumerate(b)])
         )
+
+
+def _only_varying(bindings: Sequence[Binding]) -> tuple[int, set[Any]] | None:
+    """The position at which bindings differ, and the elements there, if they all differ there and nowhere else."""
+    first, last = bindings[0], bindings[-1]
+    varying = [position for position in range(len(first)) if first[position] != last[position]]
+    if len(varying) != 1:
+        return None
+    (position,) = varying
+    elements = set(map(itemgetter(position), bindings))
+    others = [other for other in range(len(first)) if other != position]
+    same = not others or len(set(map(itemgetter(*others), bindings))) == 1
+    return (position, elements) if same and len(elements) == len(bindings) else None

@@ -224,35 +224,41 @@ class Emitter:
         member = self._membership(literal, loop.target, names)
         if member is None:
             return False
-        inside, group = member
-        if loop.is_set:
-            code = f"{loop.code}.{'intersection' if inside else 'difference'}({group})"
-        elif inside:
-            code = f"{group}.intersection({loop.code})"
-        else:
+        inside, group, kind = member
+        if loop.is_set and not inside:
+            code = f"{loop.code}.difference({group})"
+        elif not inside:
             return False
+        elif kind == "set":
+            code = f"{loop.code}.intersection({group})" if loop.is_set else f"{group}.intersection({loop.code})"
+        else:
+            within = loop.code if loop.is_set else f"set({loop.code})"
+            # A set is quicker to subtract a dictionary from than to intersect with one.
+            code = f"{within}.intersection({group})" if kind == "tuple" else f"{within}.difference({within}.difference({group}))"
         clauses[place] = Clause("for", loop.target, code, is_set=True)
         return True
 
-    def _membership(self, literal: Literal, element: str, names: Names) -> tuple[bool, str] | None:
-        """(True, a set) where the literal says that `element` is in it, (False, a set or dictionary) that it is not."""
+    def _membership(self, literal: Literal, element: str, names: Names) -> tuple[bool, str, str] | None:
+        """(True, a group) where the literal says that `element` is in the group, (False, a group) that it is not; and whether
+        the group is a 'set', a 'tuple' (or a set) or a 'dictionary'."""
         match literal.expr:
             case Read(variable, index) if self.layout.stores[variable].relation:
                 store = self.layout.stores[variable]
                 keys = [self.value(part, names) for part in index]
                 inside = literal.truth != store.default
                 if store.arity == 1 and keys == [element]:
-                    return inside, self.container(store.slot)
+                    return inside, self.container(store.slot), "set"
                 if store.rows and keys[1] == element and element not in _words(keys[0]):
-                    return inside, f"{self.container(store.slot)}.get({keys[0]}, E)"
+                    return inside, f"{self.container(store.slot)}.get({keys[0]}, E)", "set"
             case Apply(operator=Operator.EQ, arguments=(Read(variable, (key,)), Const(value=value))):
                 store = self.layout.stores[variable]
                 if store.relation or self.value(key, names) != element:
                     return None
                 if value == store.default:
-                    return (False, self.container(store.slot)) if literal.truth else None
+                    return not literal.truth, self.container(store.slot), "dictionary"
                 if (self._indexing and variable in self.layout.rigid) or self.layout.has_index(variable, (), True):
-                    return literal.truth, f"{self.container(self.layout.index(variable, (), True))}.get({value!r}, E)"
+                    name = self.container(self.layout.index(variable, (), True))
+                    return literal.truth, f"{name}.get({value!r}, E)", "tuple"
         return None
 
     def _support(self, step: Support, names: dict[str, str]) -> list[Clause]:
@@ -269,13 +275,14 @@ class Emitter:
         target = pack(targets)
         look = pack(key)
         if store.rows and known == (0,) and step.value is None:
-            name = self.container(store.slot)
+            name, is_set = self.container(store.slot), True
         elif key and (self._indexing or self.layout.has_index(step.variable, known, step.value is not None)):
-            name = self.container(self.layout.index(step.variable, known, step.value is not None))
+            # What an index gives may be a tuple of one.
+            name, is_set = self.container(self.layout.index(step.variable, known, step.value is not None)), False
         else:
             return self._through(store, step, dict(zip(known, key, strict=False)), targets, key)
         code = f"{name}.get({look}, E)"
-        return [Clause("for", target, code, f"({look} in {name})", f"len({code})", is_set=True)]
+        return [Clause("for", target, code, f"({look} in {name})", f"len({code})", is_set=is_set)]
 
     def _through(self, store: Store, step: Support, known: Mapping[int, str], targets: list[str], key: list[str]) -> list[Clause]:
         """Loops through everything that is stored for a variable, keeping what agrees with the known keys and value."""

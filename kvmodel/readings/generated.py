@@ -14,16 +14,16 @@ from typing import Any
 from kvmodel.language.expressions import TRUE, Apply, Bound, Const, Expr, Quantified, Read, conjunction, free_names, substitute
 from kvmodel.language.operators import Binder, Operator
 from kvmodel.language.system import Action, Condition, Guard, Property, TransitionSystem, Update
-from kvmodel.language.types import BOOL, Bool, Counter, Domain, Enumeration
+from kvmodel.language.types import BOOL, Bool, Counter, Domain, Enumeration, Sort
 from kvmodel.readings.dense import compile_function
 from kvmodel.readings.emitter import Clause, Emitter, comprehension, indented, nest, pack, tuple_of
 from kvmodel.readings.fold import fold
 from kvmodel.readings.footprint import Access, Anywhere, Commutation, accesses, bindings_commute, firm
-from kvmodel.readings.search import Literal, literals
-from kvmodel.readings.sparse import Store, StoreLayout
+from kvmodel.readings.search import Literal, cases, literals
+from kvmodel.readings.sparse import Store, StoreLayout, batch_variable
 from kvmodel.readings.writer import Writer
 
-__all__ = ["ActionCode", "ActionSource", "TouchedCheck", "failing", "put", "touched_checks", "value_of"]
+__all__ = ["ActionCode", "ActionSource", "BlockCode", "TouchedCheck", "failing", "put", "touched_checks", "value_of"]
 
 NO_SUCH_ELEMENT = -1
 
@@ -37,7 +37,8 @@ class ActionCode:
     `apply(S, R, bindings, broken)` takes the steps, adds (number of the assertion, binding) to `broken` and gives the
     changed keys of each variable in `written` (a list, or for a relation with rows a dictionary of lists); `search(S)` gives
     every enabled binding, `some(S)` whether there is one.
-    `admit_firm` gives an `admit` whose guards do without some reads.
+    `admit_firm` gives an `admit` whose guards do without some reads; `along` the functions for a batch in which only the
+    parameter at one position varies, likewise, or None.
     """
 
     action: Action
@@ -45,10 +46,24 @@ class ActionCode:
     commutation: Commutation
     admit: Callable[..., Any]
     admit_firm: Callable[[frozenset[Access]], Callable[..., Any]]
+    along: Callable[[int, frozenset[Access]], BlockCode | None]
     overflow: Callable[..., Any] | None
     apply: Callable[..., Any]
     search: Callable[..., Any]
     some: Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class BlockCode:
+    """The functions of a batch over one parameter; its elements are in container `slot` while they run.
+
+    `admit(S, others)` gives whether every step is enabled, for the values of the other parameters; `apply(S, R, [others],
+    broken)` takes them all.
+    """
+
+    slot: int
+    admit: Callable[..., Any]
+    apply: Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -78,15 +93,15 @@ class _Prepared:
 class ActionSource:
     """The source of one action's functions. Making one is the first phase of generation, `finish` the second."""
 
-    def __init__(self, action: Action, system: TransitionSystem, layout: StoreLayout) -> None:
+    def __init__(self, action: Action, system: TransitionSystem, layout: StoreLayout, indexing: bool = True) -> None:
         self.action = action
         self.system = system
         self.layout = layout
         self.names = _parameter_names(action.parameters)
         self.written = tuple(dict.fromkeys(update.variable for update in action.updates))
-        self._admit = self._admit_source(action.guards, Emitter(layout))
-        self._overflow = self._overflow_source()
-        self._emitter = Emitter(layout)
+        self._admit = self._admit_source(action.guards, Emitter(layout, indexing))
+        self._overflow = self._overflow_source(Emitter(layout, indexing))
+        self._emitter = Emitter(layout, indexing)
         self._asserted = self._assertion_lines()
         self._prepared = [self._prepare(update, number) for number, update in enumerate(action.updates)]
 
@@ -99,6 +114,7 @@ class ActionSource:
             bindings_commute(self.action, self.system),
             compile_function(self._admit, "admit"),
             cache(self._admit_firm),
+            cache(self._along),
             compile_function(self._overflow, "overflow") if self._overflow else None,
             compile_function(self._apply_source(), "apply"),
             compile_function(search, "search"),
@@ -125,15 +141,48 @@ class ActionSource:
         body = [line for number, test in tests for line in (f"if not {test}:", f"    return {number}, {self._binding}")]
         return _function("admit", "S, B", emitter, [*self._for_each_binding(body), "return None"])
 
-    def _admit_firm(self, shaky: frozenset[Access]) -> Callable[..., Any]:
-        guards = tuple(
+    def _firm_guards(self, shaky: frozenset[Access]) -> tuple[Guard, ...]:
+        if not shaky:
+            return self.action.guards
+        return tuple(
             replace(guard, condition=fold(firm(guard.condition, self.action.parameters, shaky, self.system), {}))
             for guard in self.action.guards
         )
-        return compile_function(self._admit_source(guards, Emitter(self.layout, indexing=False)), "admit")
 
-    def _overflow_source(self) -> list[str] | None:
-        emitter = Emitter(self.layout)
+    def _admit_firm(self, shaky: frozenset[Access]) -> Callable[..., Any]:
+        return compile_function(self._admit_source(self._firm_guards(shaky), Emitter(self.layout, indexing=False)), "admit")
+
+    def _along(self, position: int, shaky: frozenset[Access]) -> BlockCode | None:
+        """A batch over one parameter is one step of another action, in which every update runs over that parameter."""
+        parameter = self.action.parameters[position]
+        if not isinstance(parameter.domain, Sort) or self.action.assertions or self._overflow:
+            return None
+        relation = batch_variable(parameter.domain)
+        member = Read(relation.name, (Bound(parameter.name, parameter.domain),), BOOL)
+        others = tuple(other for other in self.action.parameters if other is not parameter)
+        updates = tuple(
+            replace(update, over=(parameter, *update.over), condition=conjunction([member, update.condition]))
+            if any(parameter.name in free_names(part) for part in (update.condition, update.value, *update.index))
+            else update
+            for update in self.action.updates
+        )
+        block = replace(self.action, parameters=others, guards=(), updates=updates)
+        source = ActionSource(block, self.system, self.layout, indexing=False)
+        names = _parameter_names(others)
+        emitter = Emitter(self.layout, indexing=False)
+        lines = [f"{tuple_of(list(names.values()))} = B" if names else "pass"]
+        for other in others:
+            lines += [f"if not {_belongs(names[other.name], other.domain, self.layout)}:", "    return False"]
+        for guard in self._firm_guards(shaky):
+            for case in cases(literals(guard.condition, False)):
+                for plan in emitter.search((parameter,), (Literal(member, True), *case)):
+                    clauses, _ = emitter.clauses(plan, names, eager=True)
+                    lines += nest(clauses, ["return False"])
+        admit = _function("admit", "S, B", emitter, [*lines, "return True"])
+        slot = self.layout.stores[relation.name].slot
+        return BlockCode(slot, compile_function(admit, "admit"), compile_function(source._apply_source(), "apply"))
+
+    def _overflow_source(self, emitter: Emitter) -> list[str] | None:
         body: list[str] = []
         for update in self.action.updates:
             kind = self.system.by_name[update.variable].type

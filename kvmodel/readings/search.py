@@ -15,9 +15,10 @@ from kvmodel.language.expressions import Apply, Bound, Const, Expr, Named, Quant
 from kvmodel.language.operators import Operator
 from kvmodel.language.types import Bool, Element, Enumeration, Value
 
-__all__ = ["Let", "Literal", "Plan", "Scan", "Step", "Support", "Test", "literals", "plans", "scans"]
+__all__ = ["Let", "Literal", "Plan", "Scan", "Step", "Support", "Test", "cases", "literals", "plans", "scans"]
 
 DEEPEST_SPLIT = 3
+MOST_CASES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,18 @@ def alternatives(literal: Literal) -> tuple[tuple[Literal, ...], ...]:
                 (*literals(condition, False), *literals(otherwise, truth)),
             )
     return ()
+
+
+def cases(condition: tuple[Literal, ...]) -> tuple[tuple[Literal, ...], ...]:
+    """Groups of literals of which one is true, as a whole, wherever all of `condition` is: disjunctions multiplied out, as long
+    as that gives no more than a few groups."""
+    found: tuple[tuple[Literal, ...], ...] = ((),)
+    for literal in condition:
+        parts = tuple(case for group in alternatives(literal) for case in cases(group)) or ((literal,),)
+        if len(found) * len(parts) > MOST_CASES:
+            parts = ((literal,),)
+        found = tuple((*front, *part) for front in found for part in parts)
+    return found
 
 
 def plans(

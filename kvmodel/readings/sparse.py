@@ -6,8 +6,8 @@ The containers are plain dictionaries and sets, because generated code works on 
 - a relation with one key: the set of elements where it differs from its default; with two keys: a dictionary from the
   first key to the set of second keys (no empty sets); with more: a set of tuples;
 - any other variable: a dictionary from the key (a tuple, when there are several) to the value;
-- an index: a dictionary from what is known (a bare element, or a tuple when there are several) to the set of the
-  remaining keys (again bare or a tuple). No empty sets.
+- an index: a dictionary from what is known (a bare element, or a tuple when there are several) to the remaining keys
+  (again bare or a tuple): a set of them, or a tuple of the only one. Nothing where there are none.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any, TypeAlias
 from kvmodel.errors import InternalError, UsageError
 from kvmodel.language.instance import Binding, Instance
 from kvmodel.language.system import Anything, Variable
-from kvmodel.language.types import Bool, Counter, Element, Number, Value
+from kvmodel.language.types import BOOL, Bool, Counter, Element, Number, Sort, Value
 
-__all__ = ["Index", "SparseState", "Store", "StoreLayout", "bare", "default_value"]
+__all__ = ["Index", "SparseState", "Store", "StoreLayout", "bare", "batch_variable", "default_value"]
 
 Container: TypeAlias = Any
 
@@ -53,11 +53,13 @@ class Index:
 
 
 class StoreLayout:
-    """Which container holds what: one for each variable, then one for each index, in the order in which they are asked for."""
+    """Which container holds what: one for each variable, one for the elements of each sort over which a batch runs, then one
+    for each index, in the order in which they are asked for."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
-        self.stores = {variable.name: _store(instance, slot, variable) for slot, variable in enumerate(instance.system.variables)}
+        variables = (*instance.system.variables, *(batch_variable(sort) for sort in instance.system.sorts))
+        self.stores = {variable.name: _store(instance, slot, variable) for slot, variable in enumerate(variables)}
         self.indices: dict[Index, int] = {}
         self.defaults = {name: store.default for name, store in self.stores.items()}
         self.rigid = frozenset(variable.name for variable in instance.system.rigid_variables)
@@ -159,8 +161,13 @@ class SparseState:
                 known = tuple(key[position] for position in index.known) + ((value,) if index.by_value else ())
                 rest = tuple(element for position, element in enumerate(key) if position not in index.known)
                 expected.setdefault(bare(known), set()).add(bare(rest))
-            if expected != self.cells[slot]:
+            if expected != {known: set(rest) for known, rest in self.cells[slot].items()} or not all(self.cells[slot].values()):
                 raise InternalError(f"the index {index} does not match what is stored")
+
+
+def batch_variable(sort: Sort) -> Variable:
+    """A relation that holds, while a batch runs, of the elements that it runs over. No spec can have a variable of that name."""
+    return Variable(f"batch over {sort.name}", (sort,), BOOL, False)
 
 
 def _store(instance: Instance, slot: int, variable: Variable) -> Store:

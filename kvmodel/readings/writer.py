@@ -66,9 +66,8 @@ class Writer:
             else:
                 add, drop = [f"{main}.update({group})"], [f"{main}.difference_update({group})"]
                 note = f"{changed}.extend({group})"
-            if indices:
-                add += [f"for {key} in {group}:", *indented(self._index_relation(store, keys, True))]
-                drop += [f"for {key} in {group}:", *indented(self._index_relation(store, keys, False))]
+            add += self._index_block(store, keys, position, group, True)
+            drop += self._index_block(store, keys, position, group, False)
             return [f"if {group}:", *indented([*_either(value, default, drop, add), note])]
         if store.arity == 1 and not store.relation and not indices and not isinstance(store.variable.type, Counter):
             drop, add = [f"for {key} in {group}:", f"    del {main}[{key}]"], [f"{main}.update(dict.fromkeys({group}, {value}))"]
@@ -132,14 +131,37 @@ class Writer:
         return [
             f"{group} = {name}.get({key})",
             f"if {group} is None:",
-            f"    {name}[{key}] = {{{rest}}}",
-            "else:",
+            f"    {name}[{key}] = ({rest},)",
+            f"elif {group}.__class__ is set:",
             f"    {group}.add({rest})",
+            "else:",
+            f"    {name}[{key}] = {{{group}[0], {rest}}}",
         ]
 
     def _index_remove(self, slot: int, key: str, rest: str) -> list[str]:
         name, group = self.emitter.container(slot), self.emitter.fresh()
-        return [f"{group} = {name}[{key}]", f"{group}.remove({rest})", f"if not {group}:", f"    del {name}[{key}]"]
+        return [
+            f"{group} = {name}[{key}]",
+            f"if len({group}) == 1:",
+            f"    del {name}[{key}]",
+            "else:",
+            f"    {group}.remove({rest})",
+        ]
+
+    def _index_block(self, store: Store, keys: list[str], position: int, group: str, add: bool) -> list[str]:
+        """Keep the indices for a block of writes; where the key that varies is all that an index knows, and none of it is
+        there yet, in one go."""
+        lines: list[str] = []
+        for index, slot in self.layout.indices_of(store.variable.name):
+            name = self.emitter.container(slot)
+            key, rest = _split_key(keys, index.known, None)
+            one = self._index_add(slot, key, rest) if add else self._index_remove(slot, key, rest)
+            each = [f"for {keys[position]} in {group}:", *indented(one)]
+            if add and index.known == (position,):
+                once = f"{name}.update(dict.fromkeys({group}, ({rest},)))"
+                each = [f"if {name}.keys().isdisjoint({group}):", f"    {once}", "else:", *indented(each)]
+            lines += each
+        return lines
 
 
 def _note(store: Store, keys: list[str], changed: str) -> str:

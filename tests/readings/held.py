@@ -10,7 +10,8 @@ from kvmodel.errors import UsageError
 from kvmodel.language.instance import Binding, Instance, State
 from kvmodel.language.system import PropertyKind
 from kvmodel.language.types import Value
-from kvmodel.readings.compiled import CompiledSystem
+from kvmodel.readings import compiled
+from kvmodel.readings.compiled import Changes, CompiledSystem
 from kvmodel.readings.initial import initial_states
 from kvmodel.readings.run import Interpreter
 from kvmodel.readings.sparse import SparseState
@@ -93,7 +94,7 @@ def walk_together(held: Held, seed: int, steps: int) -> int:
         broken = held.interpreter.broken_assertions(state, choice)
         after = held.interpreter.successor(state, choice)
         changes = held.compiled.step(sparse, choice.action, choice.binding)
-        assert_changes(held, state, after, changes.variables, {name: changes.of(name) for name in changes.variables})
+        assert_changes(held, state, after, changes)
         violations = held.same_state(sparse, after)
         touched = {(violation.property, violation.binding) for violation in held.compiled.violations(sparse, changes)}
         assert {(name, choice.binding) for name in broken} == {found for found in touched if found[0].startswith("assert:")}
@@ -104,14 +105,14 @@ def walk_together(held: Held, seed: int, steps: int) -> int:
     return steps
 
 
-def assert_changes(held: Held, before: State, after: State, variables: tuple[str, ...], keys: dict[str, object]) -> None:
-    """The changed places are exactly those that a step is said to change."""
+def assert_changes(held: Held, before: State, after: State, changes: Changes) -> None:
+    """The changed places are exactly those that a step or a batch is said to change."""
     layout = held.instance.state_layout
     expected = {place for place, old, new in zip(layout.places, before.values, after.values, strict=True) if old != new}
     found = set()
-    for name in variables:
+    for name in changes.variables:
         arity = len(held.system.by_name[name].keys)
-        noted = list(keys[name])  # type: ignore[call-overload]
+        noted = list(changes.of(name))
         assert len(noted) == len(set(noted))
         found |= {(name, (key,) if arity == 1 else key) for key in noted}
     assert found == expected
@@ -128,7 +129,7 @@ def batches_agree(held: Held, states: list[State], seed: int) -> Counter[str]:
         for action in held.system.actions:
             everything = list(held.instance.bindings(action.parameters))
             enabled = [binding for binding in everything if Choice(action.name, binding) in held.interpreter.enabled(state)]
-            for pool in (enabled, enabled, everything):
+            for pool in (enabled, enabled, _along(enabled, rng), _along(enabled, rng), everything):
                 if len(pool) < 2:
                     continue
                 chosen = rng.sample(pool, min(len(pool), rng.randint(2, 4)))
@@ -138,9 +139,19 @@ def batches_agree(held: Held, states: list[State], seed: int) -> Counter[str]:
     return outcomes
 
 
+def _along(bindings: list[Binding], rng: random.Random) -> list[Binding]:
+    """Those bindings that differ from one of them in one parameter only."""
+    if not bindings or not bindings[0]:
+        return []
+    base = rng.choice(bindings)
+    position = rng.randrange(len(base))
+    return [binding for binding in bindings if all(binding[place] == base[place] for place in range(len(base)) if place != position)]
+
+
 def _batch_agrees(held: Held, state: State, name: str, chosen: list[Binding], rng: random.Random) -> str:
     action = held.system.action(name)
     sparse = held.compiled.from_dense(state)
+    smallest, compiled.SMALLEST_BLOCK = compiled.SMALLEST_BLOCK, rng.choice((2, 100))
     try:
         changes = held.compiled.batch(sparse, name, chosen)
     except UsageError as refusal:
@@ -150,7 +161,10 @@ def _batch_agrees(held: Held, state: State, name: str, chosen: list[Binding], rn
             return "refused"
         assert held.interpreter.out_of_range(state) or not all(held.interpreter.allows(state, action, binding) for binding in chosen)
         return "not enabled"
+    finally:
+        compiled.SMALLEST_BLOCK = smallest
     sparse.check_indices()
+    assert_changes(held, state, held.compiled.to_dense(sparse), changes)
     for _ in range(3):
         rng.shuffle(chosen)
         current = state

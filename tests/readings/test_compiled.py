@@ -172,9 +172,9 @@ def test_a_disjunction_that_loses_a_branch_is_noticed(monkeypatch: pytest.Monkey
 
 def test_a_narrowed_loop_with_the_wrong_set_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def change(original: Callable[..., Any]) -> Callable[..., Any]:
-        def membership(*arguments: Any) -> tuple[bool, str] | None:
-            found: tuple[bool, str] | None = original(*arguments)
-            return None if found is None else (not found[0], found[1])
+        def membership(*arguments: Any) -> tuple[bool, str, str] | None:
+            found: tuple[bool, str, str] | None = original(*arguments)
+            return None if found is None else (not found[0], *found[1:])
 
         return membership
 
@@ -189,7 +189,23 @@ def test_a_property_that_misses_a_read_is_noticed(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_batch_that_takes_what_does_not_commute_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert seeded(monkeypatch, CompiledSystem, "_shaky", lambda original: lambda self, code, bindings: frozenset())
+    assert seeded(monkeypatch, CompiledSystem, "_shaky", lambda original: lambda *arguments: frozenset())
+
+
+def test_a_batch_over_one_parameter_that_forgets_the_guards_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kvmodel.readings import generated
+
+    assert seeded(monkeypatch, generated, "cases", lambda original: lambda condition: ())
+
+
+def test_a_batch_that_leaves_out_an_element_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def change(original: Callable[..., Any]) -> Callable[..., Any]:
+        def take_line(self: CompiledSystem, state: Any, code: Any, first: Any, line: Any, shaky: Any) -> Any:
+            return original(self, state, code, first, (line[0], line[1] - {max(line[1])}), shaky)
+
+        return take_line
+
+    assert seeded(monkeypatch, CompiledSystem, "_take_line", change)
 
 
 def test_a_footprint_that_misses_a_read_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,6 +391,30 @@ def test_a_guard_that_another_binding_may_falsify_needs_a_firm_one() -> None:
     )
     assert len(compiled.batch(state, "take", [(1, seat) for seat in range(50)]).of("taken")) == 50
     assert compiled.batch(state, "take", [(0, 1)]).of("taken") == [(0, 1)]
+
+
+def test_a_batch_over_one_parameter_is_taken_with_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[bool] = []
+    original = CompiledSystem._take_line
+
+    def record(self: CompiledSystem, *arguments: Any) -> Any:
+        changes = original(self, *arguments)
+        taken.append(changes is not None)
+        return changes
+
+    monkeypatch.setattr(CompiledSystem, "_take_line", record)
+    compiled = CompiledSystem(library(), {"Book": 40, "Reader": 9})
+    state = compiled.start()
+    compiled.batch(state, "ask", [(3, book) for book in range(40)])
+    compiled.batch(state, "ask", [(reader, 7) for reader in range(9) if reader != 3])
+    assert taken == [True, True]
+    compiled.batch(state, "ask", [(reader, book) for reader in (1, 2) for book in range(20, 30)])
+    assert taken == [True, True]
+    state.check_indices()
+    assert sum(1 for _ in state.stored("waits")) == 40 + 8 + 20
+    with pytest.raises(UsageError, match=r"ask\(r=4, x=40\) is not enabled: there is no such element at this size"):
+        compiled.batch(state, "ask", [(4, book) for book in range(41)])
+    assert sum(1 for _ in state.stored("waits")) == 68
 
 
 def test_a_counter_that_leaves_its_range_ends_the_run() -> None:
