@@ -6,10 +6,10 @@ makes the circuit of one state and one step once, and then writes its clauses ag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import TypeAlias
 
-__all__ = ["FALSE", "TRUE", "Circuit", "Clause", "Literal"]
+__all__ = ["FALSE", "TRUE", "Circuit", "Clause", "Literal", "Unrolling"]
 
 Literal: TypeAlias = int
 Clause: TypeAlias = tuple[Literal, ...]
@@ -108,8 +108,8 @@ class Circuit:
         self._gates[key] = gate
         return gate
 
-    def definitions(self, literals: Iterable[Literal], known: Mapping[int, object] | set[int]) -> dict[int, tuple[Clause, ...]]:
-        """The clauses of every gate that `literals` rest on, without the gates in `known`."""
+    def definitions(self, literals: Iterable[Literal], known: Container[int] = ()) -> dict[int, tuple[Clause, ...]]:
+        """The clauses of every gate that `literals` rest on, without the gates in `known` and what is below them."""
         found: dict[int, tuple[Clause, ...]] = {}
         stack = [abs(literal) for literal in literals]
         while stack:
@@ -117,5 +117,50 @@ class Circuit:
             if gate in found or gate in known or gate not in self._definitions:
                 continue
             found[gate] = self._definitions[gate]
-            stack += {abs(literal) for clause in found[gate] for literal in clause} - {gate}
+            stack += sorted({abs(literal) for clause in found[gate] for literal in clause} - {gate})
         return found
+
+
+class Unrolling:
+    """Gives the variables of a circuit numbers at every depth, and writes its clauses in DIMACS for a depth.
+
+    `following` names, for variables of a state, the variables that stand for them in the state after. A depth takes its
+    numbers when it is first written or asked for, so that a solver never sees more of them than it needs.
+    """
+
+    def __init__(self, circuit: Circuit, following: Mapping[Literal, Literal]) -> None:
+        self._static = {variable: number for number, variable in enumerate(sorted(circuit.static), start=1)}
+        self._before = {after: now for now, after in following.items()}
+        moving = [v for v in range(2, circuit.variables + 1) if v not in self._static and v not in self._before]
+        self._rank = {variable: rank for rank, variable in enumerate(moving, start=1)}
+        self._circuit = circuit
+        self._bases: list[int] = []
+        self.top = len(self._static)
+
+    def fresh(self) -> int:
+        """A number that stands for nothing in the circuit."""
+        self.top += 1
+        return self.top
+
+    def number(self, literal: Literal, depth: int) -> int:
+        """The number of a literal at a depth, negative for a negation."""
+        variable = abs(literal)
+        number = self._static.get(variable)
+        if number is None:
+            depth, variable = (depth + 1, self._before[variable]) if variable in self._before else (depth, variable)
+            number = self._base(depth) + self._rank[variable]
+        return number if literal > 0 else -number
+
+    def lines(self, clauses: Iterable[Clause], depth: int) -> list[str]:
+        """The clauses as they are at a depth, each a line of a DIMACS problem."""
+        names = [""] * (2 * self._circuit.variables + 1)  # names[-3] is the name of the literal -3
+        for variable in range(1, self._circuit.variables + 1):
+            name = str(self.number(variable, depth))
+            names[variable], names[-variable] = name, f"-{name}"
+        return [" ".join([*map(names.__getitem__, clause), "0"]) for clause in clauses]
+
+    def _base(self, depth: int) -> int:
+        while len(self._bases) <= depth:
+            self._bases.append(self.top)
+            self.top += len(self._rank)
+        return self._bases[depth]

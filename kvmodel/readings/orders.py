@@ -15,7 +15,7 @@ from kvmodel.errors import InstanceError, InternalError
 from kvmodel.language.expressions import Apply, Cell, Const, Expr
 from kvmodel.language.operators import Operator
 
-__all__ = ["Difference", "comparison", "order_classes"]
+__all__ = ["Difference", "comparison", "order_classes", "smallest_numbers"]
 
 LARGEST_CLASSES = 20_000
 
@@ -67,7 +67,7 @@ def order_classes(slots: Sequence[int], atoms: Sequence[Difference]) -> Iterator
     stack: list[tuple[int, list[Difference]]] = [(0, base)]
     while stack:
         depth, chosen = stack.pop()
-        solution = _solve(slots, chosen)
+        solution = smallest_numbers(slots, chosen)
         if solution is None:
             continue
         if depth == len(atoms):
@@ -81,7 +81,7 @@ def order_classes(slots: Sequence[int], atoms: Sequence[Difference]) -> Iterator
         stack.append((depth + 1, [*chosen, atom.negated()]))
 
 
-def _solve(slots: Sequence[int], differences: Sequence[Difference]) -> dict[int, int] | None:
+def smallest_numbers(slots: Sequence[int], differences: Sequence[Difference]) -> dict[int, int] | None:
     """Integers that satisfy all differences (the smallest non-negative ones), or None."""
     # left - right <= bound: an edge right -> left of length `bound` gives upper bounds; lower bounds come from the
     # longest paths of the reversed constraint right >= left - bound, started at zero.
