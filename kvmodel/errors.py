@@ -22,6 +22,9 @@ __all__ = [
 ]
 
 
+MOST_SHOWN = 50  # mistakes of one file
+
+
 class KvmodelError(Exception):
     """Base of every error that a user can cause or act on."""
 
@@ -82,9 +85,9 @@ class SpecError(KvmodelError, ValueError):
     def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
         self.diagnostics = tuple(sorted(set(diagnostics)))
         count = len(self.diagnostics)
-        lines = [str(diagnostic) for diagnostic in self.diagnostics]
+        lines = [str(diagnostic) for diagnostic in self.diagnostics[:MOST_SHOWN]]
         if count > 1:
-            lines.append(f"{count} mistakes")
+            lines.append(f"{count} mistakes" + (f", of which the first {MOST_SHOWN} are shown" if count > MOST_SHOWN else ""))
         super().__init__("\n".join(lines))
 
 

@@ -42,7 +42,7 @@ class _Steps:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a statement stands: its scope, the loops and the condition around it, and whether it is at the top.
+    """Where a statement stands: its scope, the loops and the conditions around it, and whether it is at the top.
 
     `before` are the variables that were written before the method was used, `dropped` the guards that those who call it
     through super() drop.
@@ -51,13 +51,17 @@ class _Place:
     scope: Scope
     method: Method
     over: tuple[Bound, ...] = ()
-    condition: Expr = TRUE
+    conditions: tuple[Expr, ...] = ()
     top: bool = True
     before: frozenset[str] = frozenset()
     dropped: frozenset[str] = frozenset()
 
     def within(self, scope: Scope, over: tuple[Bound, ...], condition: Expr) -> _Place:
-        return replace(self, scope=scope, over=self.over + over, condition=conjunction((self.condition, condition)), top=False)
+        return replace(self, scope=scope, over=self.over + over, conditions=(*self.conditions, condition), top=False)
+
+    @property
+    def condition(self) -> Expr:
+        return conjunction(self.conditions)
 
     def at(self, node: ast.AST) -> Span:
         return span(self.scope.module, node)

@@ -13,7 +13,6 @@ from kvmodel.language.expressions import (
     Read,
     conjuncts,
     free_names,
-    negation,
     substitute,
     walk,
 )
@@ -94,10 +93,9 @@ def _distinct_names(action: Action) -> set[frozenset[str]]:
 
 def _may_meet(first: Update, second: Update, distinct: set[frozenset[str]]) -> bool:
     loop_first = {bound.name for bound in first.over}
-    renamed = {bound.name: Bound(bound.name + "'", bound.domain) for bound in second.over}
-    index = tuple(substitute(part, dict(renamed)) for part in second.index)
-    condition = substitute(second.condition, dict(renamed))
-    loop_second = {bound.name for bound in renamed.values()}
+    renamed: dict[str, Expr] = {bound.name: Bound(bound.name + "'", bound.domain) for bound in second.over}
+    index = tuple(substitute(part, renamed) for part in second.index)
+    loop_second = {f"{bound.name}'" for bound in second.over}
     unified: dict[str, Expr] = {}
     for a, b in zip(first.index, index, strict=True):
         a, b = substitute(a, unified), substitute(b, unified)
@@ -110,28 +108,28 @@ def _may_meet(first: Update, second: Update, distinct: set[frozenset[str]]) -> b
                 return False
         elif isinstance(a, Bound) and isinstance(b, Bound) and frozenset((a.name, b.name)) in distinct:
             return False
-    facts = [part for whole in (first.condition, condition) for part in conjuncts(_resolve(whole, unified))]
+    wholes = (first.condition, substitute(second.condition, renamed))
+    facts = dict.fromkeys(part for whole in wholes for part in conjuncts(_resolve(whole, unified)))
     return not _contradict(facts, distinct)
 
 
 def _resolve(expr: Expr, unified: dict[str, Expr]) -> Expr:
-    for _ in range(len(unified) + 1):
+    for _ in range(len(unified)):
         if not free_names(expr) & set(unified):
             break
         expr = substitute(expr, unified)
     return expr
 
 
-def _contradict(facts: list[Expr], distinct: set[frozenset[str]]) -> bool:
+def _contradict(facts: dict[Expr, None], distinct: set[frozenset[str]]) -> bool:
     values: dict[Expr, Const] = {}
     for fact in facts:
-        if negation(fact) in facts:
-            return True
         match fact:
             case Const(value=False):
                 return True
-            case Apply(Operator.NOT, (Apply(Operator.EQ, (a, b)),)) if a == b:
-                return True
+            case Apply(Operator.NOT, (part,)):
+                if part in facts or (isinstance(part, Apply) and part.operator is Operator.EQ and part.arguments[0] == part.arguments[1]):
+                    return True
             case Apply(Operator.EQ, (Bound(name=a), Bound(name=b))) if frozenset((a, b)) in distinct:
                 return True
             case Apply(Operator.EQ, (left, Const() as right)):

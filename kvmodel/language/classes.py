@@ -16,6 +16,7 @@ __all__ = ["Body", "Method", "Report", "bases_of", "body_of", "linearise"]
 DECORATORS = ("action", "effect", "define", "invariant", "reachable", "final", "assume", "initial")
 RESERVED = ("no_deadlock",)  # properties that every spec has
 MOST_PARAMETERS = 8
+MOST_CLASSES = 100  # that one spec extends
 LONGEST_NODE = 40
 SIZES_HINT = 'write sizes = {"Request": 2, "Page.DECODE": 3}'
 
@@ -105,6 +106,9 @@ def _merge(
             names = " and ".join(dict.fromkeys(sequence[0].name for sequence in sequences))
             report(spec, spec.node, spec.name, f"the order of the base classes contradicts itself: each of {names} has to come first",
                    "write the base classes in another order, the more special one first")
+            return tuple(merged)
+        if len(merged) >= MOST_CLASSES:
+            report(spec, spec.node, spec.name, f"the class extends more than {MOST_CLASSES} classes", "extend fewer")
             return tuple(merged)
         merged.append(head)
         sequences = [[entry for entry in sequence if entry is not head] for sequence in sequences]

@@ -28,7 +28,7 @@ class Members:
 
     def __init__(self, spec: SpecClass) -> None:
         self.spec = spec
-        self.mistakes: list[Diagnostic] = []
+        self.mistakes: dict[Diagnostic, None] = {}
         self.order = linearise(spec, self.report)
         self.complete = all(bases_of(entry, self.report)[1] for entry in self.order)
         self.bodies: list[Body] = [body_of(entry, self.report) for entry in self.order]
@@ -49,8 +49,7 @@ class Members:
     # -- mistakes
 
     def add(self, diagnostic: Diagnostic) -> None:
-        if diagnostic not in self.mistakes:
-            self.mistakes.append(diagnostic)
+        self.mistakes[diagnostic] = None
 
     def report(self, spec: SpecClass, node: ast.AST, where: str, message: str, hint: str) -> None:
         at = span(spec.module, node)

@@ -26,6 +26,7 @@ OVERRIDE = ("typing", "typing_extensions")  # where Python's own `override` is
 BUILTINS = ("all", "any", "super")  # words of the language that Python has anyway
 MOST_FILES = 50
 DEEPEST_INHERITANCE = 50
+MOST_BASES = 10  # of one class
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ class Module:
     source: Source
     library: Library
     symbols: dict[str, Symbol | None] = field(default_factory=dict)
+    busy: set[str] = field(default_factory=set)  # names that are being looked up
 
     @property
     def shown(self) -> str:
@@ -101,6 +103,10 @@ class Module:
         """Names of the classes of the file, in order."""
         return (statement.name for statement in self.source.tree.body if isinstance(statement, ast.ClassDef))
 
+    @cached_property
+    def _unread(self) -> Iterator[ast.ClassDef]:
+        return (statement for statement in self.source.tree.body if isinstance(statement, ast.ClassDef))
+
     @property
     def own_names(self) -> tuple[str, ...]:
         """Every name that the file binds at module level and that is not a word of the language."""
@@ -125,22 +131,21 @@ class Module:
 
     def lookup(self, name: str) -> Symbol | None:
         """What `name` stands for at module level, or None: then it is nothing that the language knows."""
-        if name not in self.symbols:
+        if name not in self.symbols and name not in self.busy:
             if isinstance(self.bindings.get(name, (None,))[-1], ast.ClassDef):
-                self._classes_up_to(name)
+                # classes are taken in order, as Python does: a base class stands above the classes that extend it
+                for statement in self._unread:
+                    self._learn(statement.name, statement)
+                    if statement.name == name:
+                        break
             else:
-                self.symbols[name] = BROKEN  # while it is looked up: files that import a name from each other
-                self.symbols[name] = self._once(name) or self._resolve(name)
-        return self.symbols[name]
+                self._learn(name, None)
+        return self.symbols.get(name, BROKEN)
 
-    def _classes_up_to(self, name: str) -> None:
-        """Classes are taken in order, as Python does: a base class stands above the classes that extend it."""
-        for statement in self.source.tree.body:
-            if isinstance(statement, ast.ClassDef) and statement.name not in self.symbols:
-                self.symbols[statement.name] = BROKEN
-                self.symbols[statement.name] = self._once(statement.name) or self._classify(statement)
-                if statement.name == name:
-                    return
+    def _learn(self, name: str, node: ast.ClassDef | None) -> None:
+        self.busy.add(name)
+        self.symbols[name] = self._once(name) or (self._classify(node) if node else self._resolve(name))
+        self.busy.discard(name)
 
     def _once(self, name: str) -> Broken | None:
         """BROKEN, and a report, for a name that the file binds twice when one of the two is a class or an import."""
@@ -173,6 +178,10 @@ class Module:
         module = self.library.imported(self, node)
         if not isinstance(module, Module):
             return module
+        if original in module.busy or (module.busy and original in module.classes and original not in module.symbols):
+            self.report(node, f"'{original}' is not there yet when it is imported: the files import each other",
+                        "put the classes that need each other into one file")
+            return BROKEN
         found = module.lookup(original)
         if found is None and original not in module.bindings:
             self.report(node, f"{module.shown} has no '{original}'{nearest(original, module.names)}",
@@ -199,6 +208,10 @@ class Module:
             if isinstance(found, Sort | Enumeration):
                 self.report(base, f"'{found.name}' cannot be extended", "only specs can; declare another one: class Block(Sort)", node.name)
                 return BROKEN
+        if len(bases) > MOST_BASES:
+            self.report(node, f"the class has {len(bases)} base classes; at most {MOST_BASES}",
+                        "extend one that extends the others", node.name)
+            return BROKEN
         specs = [found for _, found in bases if isinstance(found, SpecClass) or found == Word("Spec")]
         if not specs:
             return BROKEN if any(found is BROKEN for _, found in bases) else None

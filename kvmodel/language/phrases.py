@@ -21,7 +21,7 @@ __all__ = ["Phrase"]
 DEEPEST_EXPRESSION = 40  # levels, with definitions in place
 LARGEST_EXPRESSION = 20_000  # parts, with definitions in place
 DEEPEST_READING = 100  # statements, expressions and uses of definitions and effects inside each other
-MOST_READING = 100_000  # parts of one spec, with definitions and effects in place
+MOST_READING = 50_000  # parts of one spec, with definitions and effects in place
 MOST_LOOPS = 10  # parameters, loops and quantifiers inside each other
 
 COMPARISONS: Mapping[type[ast.cmpop], Callable[[Expr, Expr, Span], Expr]] = {
