@@ -62,9 +62,9 @@ class Pages(Spec):
     "A read of the page on behalf of the request is in flight: its page table was captured and it will look."
 
     @initial
-    def leftovers(s, p: Page) -> bool:
-        """The pool starts blank."""
-        return s.content[p] is None
+    def leftovers(s, r: Request, p: Page) -> bool:
+        """The pool starts blank: nobody has left data in a page."""
+        return s.content[p] != r
 
     @define
     def live(s, r: Request, p: Page) -> bool:
