@@ -35,7 +35,7 @@ from kvmodel.traces.trace import Choice, Trace
 from kvmodel.verdict import Coverage, Finding, FindingKind, PropertyResult, Result, Verdict, overall
 
 if TYPE_CHECKING:
-    import z3  # type: ignore[import-untyped]
+    import z3
 
 __all__ = ["BINDING", "MEANING", "Encoding", "bmc"]
 

@@ -45,7 +45,7 @@ CASES = [pytest.param(command, output, id=f"{page.name}: {command[:60]}") for pa
 def test_block(command: str, output: str, tmp_path: Path) -> None:
     environment = dict(os.environ, PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", COLUMNS="120", NO_COLOR="1")
     environment.pop("FORCE_COLOR", None)
-    result = subprocess.run(command, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)  # noqa: S602
+    result = subprocess.run(command, shell=True, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     printed = result.stdout + result.stderr
     assert matches(output, printed), f"the page shows\n{output}\nbut the command prints\n{printed}"
 
