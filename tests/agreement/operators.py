@@ -6,7 +6,7 @@ reading. A new operator needs a row; `test_operators` fails without one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
@@ -192,9 +192,3 @@ class Board:
             return random.randrange(4) if isinstance(kind, Number) else random.choice(self.instance.values_of(kind))
 
         return tuple(State(tuple(map(some, rigid.types)), tuple(map(some, values.types))) for _ in range(25))
-
-    def cases(self, operator: Operator | Binder) -> Iterator[tuple[Row, State, Value]]:
-        """Each row of an operator in each state, with the value that it must have."""
-        for row in self.rows[operator]:
-            for state in self.states:
-                yield row, state, row.meaning(View(self.instance, state))

@@ -16,12 +16,17 @@ from kvmodel.language.types import Number
 from kvmodel.readings.initial import initial_states
 from kvmodel.readings.run import Interpreter
 from kvmodel.traces.trace import Choice
-from kvmodel.verdict import Verdict
+from kvmodel.verdict import Result, Verdict
 
-__all__ = ["Answer", "Oracle", "TooLarge", "brute_force_initial_states"]
+__all__ = ["Answer", "Oracle", "TooLarge", "answers_of", "brute_force_initial_states"]
 
 Answer = tuple[Verdict, int | None]
 """A verdict, with the length of the shortest trace that shows it, if one does."""
+
+
+def answers_of(result: Result) -> dict[str, Answer]:
+    """The answers of a check."""
+    return {found.name: (found.verdict, found.length) for found in result.properties}
 
 
 class TooLarge(Exception):

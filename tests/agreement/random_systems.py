@@ -46,6 +46,7 @@ from kvmodel.language.instance import Instance, State
 from kvmodel.language.system import Condition, FlagKind, TransitionSystem, Update
 from kvmodel.language.text import system_text
 from kvmodel.language.types import Bool, Counter, Domain, Element, Enumeration, Maybe, Number, Sort
+from kvmodel.verdict import Verdict
 from tests.agreement.oracle import Oracle, TooLarge
 
 __all__ = ["Case", "random_systems"]
@@ -449,12 +450,12 @@ def _properties(b: Builder, words: Vocabulary, oracle: Oracle, intent: str) -> N
         chosen = [*late[:1], *early[:1], *held[:1]]
     for number, candidate in enumerate(chosen):
         b.invariant(f"kept_{number}", candidate.condition, *candidate.parameters)
-    possible = [c for c in candidates if c.first_true is not None] if intent == "holds" else candidates
+    possible = [c for c in candidates if c.first_true is not None] if intent == "hold" else candidates
     for number, candidate in enumerate(possible[: d.number(0, 2)]):
         b.reachable(f"possible_{number}", candidate.condition, *candidate.parameters)
     stuck = [state for state, after in oracle.successors.items() if not after]
     ends = [c for c in candidates if all(oracle.interpreter.holds_for_all(Condition("", c.parameters, c.condition), s) for s in stuck)]
-    if stuck and (intent == "holds" or d.chance(80)):
+    if stuck and (intent == "hold" or d.chance(80)):
         if ends and d.chance(50):
             b.final("ended", ends[0].condition, *ends[0].parameters)
         else:
@@ -464,9 +465,14 @@ def _properties(b: Builder, words: Vocabulary, oracle: Oracle, intent: str) -> N
 
 
 @st.composite
-def random_systems(draw: st.DrawFn) -> Case:
-    """A small system, its state space fully explored by the oracle within 150 states."""
+def random_systems(draw: st.DrawFn, intent: str = "") -> Case:
+    """A small system, its state space fully explored by the oracle within 150 states.
+
+    `intent` is what it is made for: to be ``violated`` after three steps or more, to ``hold``, or ``any`` (drawn unless
+    given). Nearly all systems do what they are made for.
+    """
     d = Draw(draw)
+    intent = intent or d.pick(["violated", "hold", "violated", "hold", "any"])
     words = Vocabulary(d)
     b = Builder("random")
     things = b.sort("Thing")
@@ -490,8 +496,13 @@ def random_systems(draw: st.DrawFn) -> Case:
         oracle = Oracle(Instance.make(b.build(), wanted), MOST_STATES)
     except (TooLarge, UsageError):
         reject()
-    if len(oracle.depths) < 4 and d.chance(90):
+    broken = [name for name, (verdict, _) in oracle.answers.items() if verdict is Verdict.VIOLATED and name != "no_deadlock"]
+    unfit = {
+        "violated": max(oracle.depths.values()) < 3,
+        "hold": bool(broken) or len(oracle.depths) < 4,
+        "any": False,
+    }
+    if unfit[intent]:
         reject()
-    deep = max(oracle.depths.values()) >= 3
-    _properties(b, words, oracle, d.pick(["violated", "holds", "violated", "holds", "holds", "any"] if deep else ["holds", "holds", "any"]))
+    _properties(b, words, oracle, intent)
     return Case(b.build(), tuple(wanted.items()))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
+from itertools import islice
 from typing import Protocol
 
 from kvmodel.language.instance import Binding, Instance, State
@@ -16,18 +17,19 @@ from kvmodel.language.types import Value
 from kvmodel.readings.compiled import CompiledSystem
 from kvmodel.readings.explore import Deployment, explore, reachable
 from kvmodel.traces.trace import Choice
-from kvmodel.verdict import Result, Verdict
-from tests.agreement.oracle import Answer, Oracle
+from kvmodel.verdict import Verdict
+from tests.agreement.bounded import Bounded
+from tests.agreement.oracle import Answer, Oracle, answers_of
 
-__all__ = ["READINGS", "ExactReading", "answers_of", "disagreements"]
+__all__ = ["READINGS", "Compiled", "ExactReading", "Explore", "disagreements"]
 
 Successors = frozenset[tuple[Choice, State]]
 
 
 class ExactReading(Protocol):
-    """A reading that answers for every run of an instance."""
+    """A reading that answers for every run of an instance. `looks_at` is how many states it can be asked about in a test."""
 
-    def __init__(self, instance: Instance) -> None: ...
+    looks_at: int
 
     def initial(self, candidates: Iterable[State]) -> frozenset[State]:
         """The initial states among `candidates`."""
@@ -38,13 +40,10 @@ class ExactReading(Protocol):
         """What it says of each property; `oracle` tells how far a bounded reading has to look."""
 
 
-def answers_of(result: Result) -> dict[str, Answer]:
-    """The answers of a check."""
-    return {found.name: (found.verdict, found.length) for found in result.properties}
-
-
 class Explore:
     """The exhaustive exploration and its dense steps."""
+
+    looks_at = 1_000
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
@@ -74,6 +73,8 @@ class Explore:
 
 class Compiled:
     """The compiled step, under a search of its own."""
+
+    looks_at = 20
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
@@ -143,15 +144,16 @@ class Compiled:
                     shortest[candidate.name] = depth
 
 
-READINGS: dict[str, Callable[[Instance], ExactReading]] = {"explore": Explore, "compiled": Compiled}
+READINGS: dict[str, Callable[[Instance], ExactReading]] = {"explore": Explore, "compiled": Compiled, "bmc": Bounded}
 
 
 def disagreements(oracle: Oracle, reading: ExactReading, candidates: Iterable[State], states: Iterable[State]) -> list[str]:
-    """Where a reading differs from the oracle: initial states (among `candidates`), successors (of `states`), answers."""
+    """Where a reading differs from the oracle: initial states (among `candidates`), successors (of the first of `states`,
+    as many as the reading looks at), answers."""
     found = []
     if reading.initial(candidates) != oracle.initial:
         found.append("initial states")
-    for state in states:
+    for state in islice(states, reading.looks_at):
         if reading.successors(state) != frozenset(oracle.successors[state]):
             found.append(f"successors of {state}")
             break

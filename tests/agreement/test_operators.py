@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -13,14 +13,16 @@ from kvmodel.language.expressions import Apply, Cell, Const, Expr, Quantified, R
 from kvmodel.language.instance import Instance, State
 from kvmodel.language.operators import Binder, Operator
 from kvmodel.language.types import BOOL, COUNT, Bool, Count, Counter, Number, Type, Value
-from kvmodel.readings import dense, fold, ground, run
+from kvmodel.readings import bmc, dense, fold, ground, run
 from kvmodel.readings.compiled import CompiledSystem
 from kvmodel.readings.emitter import Emitter
 from kvmodel.readings.ground import Grounder
 from kvmodel.readings.run import Interpreter
-from tests.agreement.operators import Board
+from tests.agreement.bounded import Bounded
+from tests.agreement.operators import Board, View
 
 ALL = (*Operator, *Binder)
+Evaluator: TypeAlias = Callable[[State], Value]
 
 
 @cache
@@ -29,34 +31,37 @@ def board() -> Board:
 
 
 # -- the readings ------------------------------------------------------------------------------------------------------
+# Each makes an expression ready, and gives a function from a state to its value.
 
 
-def by_interpreter(expr: Expr, state: State) -> Value:
-    return Interpreter(board().instance).evaluate(expr, state, {})
+def by_interpreter(expr: Expr) -> Evaluator:
+    return lambda state: Interpreter(board().instance).evaluate(expr, state, {})
 
 
-def by_grounding(expr: Expr, state: State) -> Value:
+def by_grounding(expr: Expr) -> Evaluator:
     """Grounded with the rigid values in place, and the rest left to the interpreter."""
-    return Interpreter(board().instance).evaluate(Grounder(board().instance, state.rigid).expression(expr, {}), state, {})
-
-
-def by_grounding_all_deployments(expr: Expr, state: State) -> Value:
-    return Interpreter(board().instance).evaluate(Grounder(board().instance).expression(expr, {}), state, {})
-
-
-def by_dense_code(expr: Expr, state: State) -> Value:
-    """As Python source; grounded only where it must be, since grounding rewrites some operators away."""
-    plain = cells_only(expr, board().instance)
-    source = dense.source(Grounder(board().instance).expression(expr, {}) if plain is None else plain)
     instance = board().instance
+    return lambda state: Interpreter(instance).evaluate(Grounder(instance, state.rigid).expression(expr, {}), state, {})
+
+
+def by_grounding_all_deployments(expr: Expr) -> Evaluator:
+    instance = board().instance
+    grounded = Grounder(instance).expression(expr, {})
+    return lambda state: Interpreter(instance).evaluate(grounded, state, {})
+
+
+def by_dense_code(expr: Expr) -> Evaluator:
+    """As Python source; grounded only where it must be, since grounding rewrites some operators away."""
+    instance = board().instance
+    plain = cells_only(expr, instance)
     lines = [
         "def value(s, q):",
         f"    {dense.unpack('s', instance.state_layout.length, 's')}",
         f"    {dense.unpack('q', instance.rigid_layout.length, 'q')}",
-        f"    return {source}",
+        f"    return {dense.source(Grounder(instance).expression(expr, {}) if plain is None else plain)}",
     ]
-    found: Value = dense.compile_function(lines, "value")(state.values, state.rigid)
-    return found
+    value: Callable[..., Value] = dense.compile_function(lines, "value")
+    return lambda state: value(state.values, state.rigid)
 
 
 def cells_only(expr: Expr, instance: Instance) -> Expr | None:
@@ -79,30 +84,48 @@ def compiled_board() -> CompiledSystem:
     return CompiledSystem(board().instance.system, {"Thing": 2})
 
 
-def by_compiled_step(expr: Expr, state: State) -> Value:
-    return compiled_board().evaluate(compiled_board().from_dense(state), expr)
+def by_compiled_step(expr: Expr) -> Evaluator:
+    return lambda state: compiled_board().evaluate(compiled_board().from_dense(state), expr)
 
 
-VALUES: dict[str, Callable[[Expr, State], Value]] = {
+def by_bounded_reading(expr: Expr) -> Evaluator:
+    """As a circuit; a solver says which of the values that it may have it has in a state."""
+    bounded = Bounded(board().instance)
+    signal = bounded.encoding.signal(expr, {})
+    options: Mapping[Any, int] = {True: signal, False: -signal} if isinstance(signal, int) else signal
+    solver = bounded.solver_of(options.values())
+
+    def value(state: State) -> Value:
+        here = bounded.in_state(state)
+        (found,) = [key for key, literal in options.items() if solver.satisfiable([*here, literal])]
+        assert isinstance(found, bool | int | str | None)
+        return found
+
+    return value
+
+
+VALUES: dict[str, Callable[[Expr], Evaluator]] = {
     "interpreter": by_interpreter,
     "grounding": by_grounding,
     "grounding of all deployments": by_grounding_all_deployments,
     "dense code": by_dense_code,
     "compiled step": by_compiled_step,
+    "bounded reading": by_bounded_reading,
 }
 
 
 def wrong_cases(reading: str, operator: Operator | Binder) -> list[str]:
     """Where a reading gives an expression of an operator another value than it means."""
     found = []
-    for row, state, expected in board().cases(operator):
+    for row in board().rows[operator]:
         try:
-            value = VALUES[reading](row.expr, state)
-        except (InternalError, AssertionError, TypeError, IndexError, KeyError) as error:
-            found.append(f"{row.expr}: {error}")
-            continue
-        if value != expected or isinstance(value, bool) is not isinstance(expected, bool):
-            found.append(f"{row.expr} is {value!r}, not {expected!r}, in {state}")
+            value = VALUES[reading](row.expr)
+            for state in board().states:
+                got, expected = value(state), row.meaning(View(board().instance, state))
+                if got != expected or isinstance(got, bool) is not isinstance(expected, bool):
+                    found.append(f"{row.expr} is {got!r}, not {expected!r}, in {state}")
+        except (InternalError, AssertionError, TypeError, IndexError, KeyError, ValueError) as error:
+            found.append(f"{row.expr}: {error!r}")
     return found
 
 
@@ -121,7 +144,8 @@ def test_the_rows_of_an_operator_use_it_and_vary(operator: Operator | Binder) ->
         used = {node.operator for node in walk(row.expr) if isinstance(node, Apply)}
         bound = {node.binder for node in walk(row.expr) if isinstance(node, Quantified)}
         assert operator in used | bound
-    assert len({expected for _, _, expected in board().cases(operator)}) > 1
+    rows, states = board().rows[operator], board().states
+    assert len({row.meaning(View(board().instance, state)) for row in rows for state in states}) > 1
 
 
 @pytest.mark.parametrize("operator", ALL)
@@ -244,12 +268,29 @@ def spoil_compiled(monkeypatch: pytest.MonkeyPatch, operator: Operator | Binder)
         monkeypatch.setattr(Emitter, "value", wrong_value)
 
 
+def spoil_bounded(monkeypatch: pytest.MonkeyPatch, operator: Operator | Binder) -> None:
+    table: Any = bmc.MEANING if isinstance(operator, Operator) else bmc.BINDING
+    meaning = table[operator]
+
+    def wrong(encoding: Any, parts: Any) -> Any:
+        if operator is Operator.IF:
+            return meaning(encoding, [parts[0], parts[2], parts[1]])
+        found = meaning(encoding, parts)
+        if isinstance(found, int):
+            return -found
+        keys = [*list(found)[1:], *list(found)[:1]]
+        return dict(zip(keys, found.values(), strict=True))
+
+    monkeypatch.setitem(table, operator, wrong)
+
+
 MISTAKES: dict[str, tuple[Callable[[pytest.MonkeyPatch, Any], None], tuple[Operator | Binder, ...]]] = {
     "interpreter": (spoil_interpreter, ALL),
     "grounding": (spoil_grounding, ALL),
     "grounding of all deployments": (spoil_grounding, ALL),
     "dense code": (spoil_dense, tuple(Operator)),  # binders are grounded away before
     "compiled step": (spoil_compiled, ALL),
+    "bounded reading": (spoil_bounded, ALL),
 }
 
 

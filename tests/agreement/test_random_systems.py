@@ -32,11 +32,11 @@ SEVERAL = 4  # states that a system must have to count as one that holds
 MOST_BRUTE_FORCE = 2_000
 
 
-def drawn(examples: int, number: int) -> Callable[[Callable[[Case], None]], Callable[[], None]]:
+def drawn(examples: int, number: int, intent: str = "") -> Callable[[Callable[[Case], None]], Callable[[], None]]:
     """Calls a function with random systems; a failure is shrunk to a small system."""
     chosen = settings(max_examples=examples, database=None, deadline=None, suppress_health_check=list(HealthCheck),
                       phases=(Phase.generate, Phase.shrink))
-    return lambda function: seed(number)(chosen(given(random_systems())(function)))
+    return lambda function: seed(number)(chosen(given(random_systems(intent))(function)))
 
 
 def kind_of(oracle: Oracle) -> str:
@@ -74,7 +74,6 @@ def test_exact_readings_agree(capsys: pytest.CaptureFixture[str]) -> None:
     operators: Counter[Operator | Binder] = Counter()
     seen: set[Case] = set()
 
-    @drawn(360, 1)
     def agree(case: Case) -> None:
         if case in seen:
             return
@@ -83,13 +82,14 @@ def test_exact_readings_agree(capsys: pytest.CaptureFixture[str]) -> None:
         states = list(oracle.depths)
         candidates = [*oracle.initial, *near_misses(oracle, random)]
         for name, reading in READINGS.items():
-            found = disagreements(oracle, reading(case.instance), candidates, random.sample(states, min(len(states), 40)))
+            found = disagreements(oracle, reading(case.instance), candidates, random.sample(states, len(states)))
             assert not found, f"{name} differs in {'; '.join(found)}"
         seen.add(case)
         histogram[kind_of(oracle)] += 1
         operators.update(operators_of(case))
 
-    agree()
+    for intent, examples in (("violated", 145), ("hold", 145), ("any", 45)):
+        drawn(examples, 1, intent)(agree)()
     with capsys.disabled():
         print(f"\n{len(seen)} random systems: {', '.join(f'{name}: {count}' for name, count in sorted(histogram.items()))}")
     late = sum(count for name, count in histogram.items() if name.startswith("violated at ") and int(name.split()[-1]) >= 3)
@@ -109,7 +109,7 @@ def collected(examples: int, number: int) -> tuple[Case, ...]:
 def test_initial_states_are_those_of_brute_force() -> None:
     """Without numbers the very same; with numbers, which are enumerated up to how they compare, the same answers."""
     compared: Counter[bool] = Counter()
-    for case in collected(120, 2):
+    for case in collected(80, 2):
         instance = case.instance
         oracle = Oracle(instance)
         numbers = [slot for slot, kind in enumerate(instance.rigid_layout.types) if isinstance(kind, Number)]
@@ -125,8 +125,8 @@ def test_initial_states_are_those_of_brute_force() -> None:
         else:
             assert brute == oracle.initial, system_text(case.system)
             compared[False] += 1
-    assert compared[True] >= 8
-    assert compared[False] >= 40
+    assert compared[True] >= 5
+    assert compared[False] >= 25
 
 
 def brute_force_size(instance: Instance, largest: int) -> int:
@@ -166,7 +166,7 @@ def test_sampled_readings_stay_within_what_is_reachable(monkeypatch: pytest.Monk
     monkeypatch.setattr(SpecMachine, "_arrive", arrive)
     monkeypatch.setattr(machine, "PATIENCE", 5)  # how well a run is shrunk is not the matter here
     shortest = violated = 0
-    for number, case in enumerate(collected(70, 3)):
+    for number, case in enumerate(collected(45, 3)):
         oracle = Oracle(case.instance)
         result = walk_at_random(case.instance, runs=30, steps=12, seed=number)
         walker = Walker(Sampler(case.instance, case.system.properties), number)
@@ -185,7 +185,7 @@ def test_sampled_readings_stay_within_what_is_reachable(monkeypatch: pytest.Monk
 
 def test_a_system_that_is_read_wrongly_is_noticed() -> None:
     """The comparison sees a reading that loses a successor, and one that answers too late."""
-    cases = collected(20, 4)
+    cases = collected(12, 4)
 
     class Forgetful(Explore):
         def successors(self, state: State) -> Successors:

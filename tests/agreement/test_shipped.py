@@ -17,7 +17,7 @@ from tests.agreement.oracle import Oracle
 from tests.agreement.readings import READINGS, Compiled, disagreements
 
 SPECS = tuple(listing.name for listing in shipped())
-OFTEN = ("handoff", "handoff:buggy", "handoff:sglang-0.5.21-truncating", "pages:one-pool", "tenants")
+OFTEN = ("handoff", "handoff:buggy", "handoff:sglang-0.5.21-truncating", "pages:one-pool")
 MOSTLY_SLOW = [pytest.param(spec, marks=() if spec in OFTEN else pytest.mark.slow) for spec in SPECS]
 
 
@@ -30,11 +30,11 @@ def instance_of(spec: str, **sizes: int) -> Instance:
 def agree_in_full(instance: Instance) -> None:
     oracle = Oracle(instance, 5_000)
     for name, reading in READINGS.items():
-        found = disagreements(oracle, reading(instance), oracle.initial, oracle.depths)
+        found = disagreements(oracle, reading(instance), oracle.initial, Random(1).sample(list(oracle.depths), len(oracle.depths)))
         assert not found, f"{name} differs in {'; '.join(found)}"
 
 
-@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("spec", MOSTLY_SLOW)
 def test_readings_agree_with_one_request_and_one_page_a_pool(spec: str) -> None:
     agree_in_full(instance_of(spec, Request=1, Page=1))
 
