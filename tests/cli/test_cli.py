@@ -54,7 +54,7 @@ def kvmodel(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         ([f"{SPEC}:careless", "--method", "bmc", "--depth", "6"], 1),
         ([f"{SPEC}:careless", "isolated_read", "--method", "bmc", "--depth", "5"], 0),
         ([SPEC, "served", "--method", "bmc", "--depth", "2"], 3),  # not shown within two steps
-        ([f"{SPEC}:careless", "--method", "hypothesis", "--runs", "20"], 1),
+        ([f"{SPEC}:careless", "--method", "hypothesis", "--runs", "200"], 1),
         ([SPEC, "--timeout", "0"], 2),
         ([SPEC, "--limit", "5", "--method", "walk"], 2),
         ([SPEC, "--depth", "3"], 2),
