@@ -27,6 +27,7 @@ BUILTINS = ("all", "any", "super")  # words of the language that Python has anyw
 MOST_FILES = 50
 DEEPEST_INHERITANCE = 50
 MOST_BASES = 10  # of one class
+LONGEST_PATH = 300  # that a message shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +279,7 @@ class Library:
         try:
             resolved = path.resolve()
         except (OSError, RuntimeError, ValueError) as problem:  # a loop of links, a name that no file can have
-            raise SpecError((Diagnostic(str(path), 1, 1, "", f"the file cannot be read: {problem}"),)) from None
+            raise SpecError((Diagnostic(_shown(path, path), 1, 1, "", f"the file cannot be read: {problem}"),)) from None
         if resolved not in self._modules:
             shown = _shown(resolved, path)
             if len(self._modules) >= MOST_FILES:
@@ -335,7 +336,8 @@ def _binding(statement: ast.stmt, name: str) -> object:
 
 def _shown(resolved: Path, path: Path) -> str:
     folder = SHIPPED.resolve()
-    return f"specs/{resolved.relative_to(folder)}" if resolved.is_relative_to(folder) else str(path)
+    text = f"specs/{resolved.relative_to(folder)}" if resolved.is_relative_to(folder) else str(path)
+    return text if len(text) <= LONGEST_PATH else "..." + text[-LONGEST_PATH:]
 
 
 def reserved(name: str, module: Module) -> bool:

@@ -1347,7 +1347,7 @@ spec.py:48:31: Mine.rule: a Request | None is never equal to a Page
 8 mistakes
 """,
     ),
-    "dropped fact": (
+    "without the guard that is dropped": (
         after_base("""\
 class Other(Base):
     @action
