@@ -10,8 +10,9 @@ import z3
 
 from kvmodel.language.instance import Instance, State
 from kvmodel.language.types import Value
-from kvmodel.readings.bmc import Encoding, Term, bmc
+from kvmodel.readings.bmc import bmc
 from kvmodel.readings.circuit import TRUE, Clause
+from kvmodel.readings.encoding import Encoding, Term
 from kvmodel.traces.trace import Choice
 from kvmodel.verdict import Verdict
 from tests.agreement.oracle import Answer, Oracle, answers_of

@@ -13,7 +13,7 @@ from kvmodel.language.expressions import Apply, Cell, Const, Expr, Quantified, R
 from kvmodel.language.instance import Instance, State
 from kvmodel.language.operators import Binder, Operator
 from kvmodel.language.types import BOOL, COUNT, Bool, Count, Counter, Number, Type, Value
-from kvmodel.readings import bmc, dense, fold, ground, run
+from kvmodel.readings import dense, encoding, fold, ground, run
 from kvmodel.readings.compiled import CompiledSystem
 from kvmodel.readings.emitter import Emitter
 from kvmodel.readings.ground import Grounder
@@ -269,7 +269,7 @@ def spoil_compiled(monkeypatch: pytest.MonkeyPatch, operator: Operator | Binder)
 
 
 def spoil_bounded(monkeypatch: pytest.MonkeyPatch, operator: Operator | Binder) -> None:
-    table: Any = bmc.MEANING if isinstance(operator, Operator) else bmc.BINDING
+    table: Any = encoding.MEANING if isinstance(operator, Operator) else encoding.BINDING
     meaning = table[operator]
 
     def wrong(encoding: Any, parts: Any) -> Any:

@@ -20,8 +20,9 @@ from kvmodel.language.load import load_spec
 from kvmodel.language.operators import Binder, Operator
 from kvmodel.language.system import Action, Update
 from kvmodel.readings import bmc as reading
-from kvmodel.readings.bmc import BINDING, MEANING, Encoding, Signal, bmc
+from kvmodel.readings.bmc import bmc
 from kvmodel.readings.circuit import TRUE
+from kvmodel.readings.encoding import BINDING, MEANING, Encoding, Signal
 from kvmodel.readings.explore import explore
 from kvmodel.readings.orders import Difference, smallest_numbers
 from kvmodel.readings.symmetry import Symmetry
