@@ -34,7 +34,7 @@ class _Steps:
     assertions: list[Assertion] = field(default_factory=list)
     updates: list[Update] = field(default_factory=list)
     written: dict[str, Span] = field(default_factory=dict)
-    names: set[str] = field(default_factory=set)  # of guards, also of those with a mistake
+    names: list[str] = field(default_factory=list)  # of guards, also of those with a mistake, until they are dropped
     inherited: dict[str, list[str]] = field(default_factory=dict)  # method -> names of the guards that its super() call brought
     late: list[Mistake] = field(default_factory=list)  # reads in an effect of what was written before the effect was used
     untested: list[tuple[Mistake, Span]] = field(default_factory=list)  # what may be None because a guard was dropped
@@ -138,6 +138,11 @@ class Actions:
                 own = f"{place.scope.self_name}.{name}"
                 hint = f"a derived value is a definition (@define); the spec's own variables are written {own} = ..."
                 raise Mistake(target, f"'{name}' would be a local variable, which the language does not have", hint)
+            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)) if len(targets) == len(values):
+                # as in Python, all values are read before any is written: a swap is s.a[p], s.b[p] = s.b[p], s.a[p]
+                before = replace(place, scope=replace(place.scope, written=dict(steps.written)))
+                for target, value in zip(targets, values, strict=True):
+                    self._write(statement, target, value, before, steps)
             case ast.Assign(targets=[target], value=value):
                 self._write(statement, target, value, place, steps)
             case ast.Assign(targets=targets):
@@ -151,9 +156,9 @@ class Actions:
                 raise Mistake(other, "a `for` has no `else`", "write it below the loop")
             case ast.For(target=target, iter=source, body=body):
                 bound, scope = self.phrase.loop_variable(target, source, place.scope)
-                before = len(steps.updates)
+                first = len(steps.updates)
                 self._block(body, place.within(scope, (bound,), TRUE), steps)
-                self._check_turns(bound, place, steps.updates[before:])
+                self._check_turns(bound, place, steps.updates[first:])
             case ast.Expr(value=value):
                 raise Mistake(statement, f"{quoted(value)} has no effect", f"{STATEMENTS}")
             case ast.Return():
@@ -231,11 +236,11 @@ class Actions:
         level, method = self.members.find(call, name, mine.kind, place.scope, True)
         if not place.top and method.kind == "action":
             raise Mistake(call, "an inherited action stands at the top of its override", "move it out of the if or for")
-        before, seen = len(steps.guards), set(steps.names)
-        self._inline(call, level, method, replace(place, dropped=frozenset(mine.drop)), steps)
-        brought = steps.guards[before:]
-        steps.inherited.setdefault(mine.where, []).extend(sorted(steps.names - seen))
-        steps.names -= set(mine.drop) - {guard.name for guard in steps.guards}
+        guards, names = len(steps.guards), len(steps.names)
+        self._inline(call, level, method, replace(place, dropped=place.dropped.union(mine.drop)), steps)
+        brought = steps.guards[guards:]
+        steps.inherited.setdefault(mine.where, []).extend(steps.names[names:])
+        steps.names[names:] = [name for name in steps.names[names:] if name not in mine.drop]
         for mistake, at in steps.untested:
             steps.untested.clear()
             raise Mistake(call, f"without the guards that it drops, {mistake.message} at {at}",
@@ -266,7 +271,7 @@ class Actions:
             case [test, ast.Constant(value=str(name)) as label] if not call.keywords:
                 self._check_label(label, name)
                 twice = name in steps.names and name not in place.dropped
-                steps.names.add(name)
+                steps.names.append(name)
                 condition = self.phrase.truth(test, place.scope)
                 if twice:
                     raise Mistake(call, f"the action already has a guard '{name}'",
@@ -312,7 +317,7 @@ class Actions:
                           f"write a value that is {a_kind(variable.type)}")
         if len(steps.updates) >= MOST_UPDATES:
             self.members.give_up(node, place.scope, f"with effects in place the action has more than {MOST_UPDATES} updates")
-        at = place.at(node)
+        at = place.at(target)
         update = Update(variable.name, index, written, (*place.over, *over), place.condition, at, place.method.where)
         self.phrase.spend(node, place.scope, sum(self.phrase.measure(part)[1] for part in (place.condition, written, *index)))
         steps.updates.append(update)

@@ -319,10 +319,10 @@ class Phrase:
     def _comparison(self, left: ast.expr, operator: ast.cmpop, right: ast.expr, scope: Scope, at: Span) -> Expr:
         match operator:
             case ast.Is() | ast.IsNot() | ast.Eq() | ast.NotEq():
-                if isinstance(operator, ast.Is | ast.IsNot) and not _is_none(right):
-                    raise Mistake(right, "`is` compares with None only", "write == or !=")
                 if _is_none(left):
                     left, right = right, left
+                if isinstance(operator, ast.Is | ast.IsNot) and not _is_none(right):
+                    raise Mistake(right, "`is` compares with None only", "write == or !=")
                 equal = self._equal(self.read(left, scope), right, scope, at)
                 return equal if isinstance(operator, ast.Is | ast.Eq) else apply(Operator.NOT, (equal,), at)
             case ast.In() | ast.NotIn():
