@@ -9,10 +9,12 @@ import pytest
 
 from kvmodel.language.instance import Instance, State
 from kvmodel.language.load import load_spec, shipped
-from kvmodel.readings.explore import reachable
+from kvmodel.readings.bmc import bmc
+from kvmodel.readings.explore import explore, reachable
 from kvmodel.readings.run import Interpreter
 from kvmodel.readings.sampled import Sampler
 from kvmodel.readings.walk import Walker, walk
+from kvmodel.verdict import Verdict
 from tests.agreement.oracle import Oracle
 from tests.agreement.readings import READINGS, Compiled, disagreements
 
@@ -75,6 +77,17 @@ def test_steps_agree_at_the_default_size(spec: str) -> None:
         assert set(sight.violated) == violated
         assert {violation.property for violation in compiled.compiled.violations(compiled.compiled.from_dense(state))} == violated
     assert steps >= 2
+
+
+@pytest.mark.parametrize("spec", [pytest.param(spec, marks=() if spec == "handoff:buggy" else pytest.mark.slow) for spec in SPECS])
+def test_explore_and_bmc_give_the_same_answers_at_the_default_size(spec: str) -> None:
+    """As deep as the longest of the shortest traces and two steps more. Further, `holds` only gets dearer for a solver."""
+    instance = Instance.make(load_spec(spec))
+    explored = explore(instance)
+    bounded = bmc(instance, depth=2 + max(expected.length or 0 for expected in explored.properties))
+    for expected, found in zip(explored.properties, bounded.properties, strict=True):
+        assert found.length == expected.length, expected.name
+        assert found.verdict is (Verdict.UNDECIDED if expected.reachable and expected.length is None else expected.verdict), expected.name
 
 
 @pytest.mark.parametrize("spec", ["handoff", "handoff:buggy"])
