@@ -44,7 +44,7 @@ Progress: TypeAlias = Callable[[str], None]
 
 METHODS: tuple[Method, ...] = ("explore", "bmc", "walk", "hypothesis")
 DEFAULT_DEPTH = {"bmc": 20, "walk": 60, "hypothesis": 40}
-DEFAULT_RUNS = {"walk": 1_000, "hypothesis": 100}
+DEFAULT_RUNS = {"walk": 1_000, "hypothesis": 400}
 
 
 @dataclass(frozen=True, slots=True)
