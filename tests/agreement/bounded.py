@@ -82,7 +82,7 @@ class Solver:
 class Bounded:
     """The bounded reading: its answers, and its encoding asked about single states and steps."""
 
-    looks_at = 3
+    looks_at = 2
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance

@@ -74,7 +74,7 @@ class Explore:
 class Compiled:
     """The compiled step, under a search of its own."""
 
-    looks_at = 20
+    looks_at = 5
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
