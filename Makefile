@@ -19,7 +19,7 @@ lint: .venv/ready
 slow: .venv/ready  ## long checks that `make test` leaves out
 	$(BIN)/pytest -m slow
 
-bench: .venv/ready  ## the figures of the README
+bench: .venv/ready  ## the fast readings beside their peers, in one run
 	$(BIN)/pytest benchmarks --benchmark-only
 
 simulate: .venv/ready  ## the incident at its real size

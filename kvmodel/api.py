@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from kvmodel.errors import UsageError, nearest
 from kvmodel.language.instance import Instance
 from kvmodel.language.load import load_class, load_spec
 from kvmodel.language.surface import Spec
-from kvmodel.language.system import TransitionSystem
+from kvmodel.language.system import PropertyKind, TransitionSystem
 from kvmodel.verdict import Result
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class CheckOptions:
         if self.limit is not None and self.method != "explore":
             raise UsageError(f"only explore keeps states, so that a limit has a meaning, not {self.method}")
         for name, value in (("depth", self.depth), ("runs", self.runs), ("timeout", self.timeout), ("limit", self.limit)):
-            if value is not None and value <= 0:
+            if value is not None and not 0 < value < inf:
                 raise UsageError(f"{name} is {value}; it must be more than 0")
 
     @property
@@ -93,6 +94,10 @@ class CheckOptions:
             found["seed"] = self.seed
         if self.complete:
             found["complete"] = True
+        if self.limit is not None:
+            found["limit"] = self.limit
+        if self.timeout is not None:
+            found["timeout"] = f"{self.timeout:g}"
         return found
 
 
@@ -157,6 +162,9 @@ def check_instance(instance: Instance, properties: Sequence[str], options: Check
 
     for name in properties:
         instance.system.property(name)
+    if properties:  # runs end where a counter leaves its range, so whoever asks about runs is told
+        ranges = (p.name for p in instance.system.properties if p.kind is PropertyKind.RANGE)
+        properties = (*properties, *(name for name in ranges if name not in properties))
     refuse_endless(instance, options.method)
     depth, runs, seed, timeout = options.effective_depth, options.effective_runs, options.seed, options.timeout
     match options.method:

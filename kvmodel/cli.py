@@ -7,6 +7,7 @@ stdout too, with ``error`` instead of a result.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -77,7 +78,14 @@ def _version(ctx: click.Context, value: bool) -> None:
 
 def main() -> NoReturn:
     """The entry point of the ``kvmodel`` script."""
-    sys.exit(run(sys.argv[1:]))
+    try:
+        code = run(sys.argv[1:])
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:  # the output cannot be written: never exit code 1, which means "violated"
+        code = common.OTHERWISE
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -98,6 +106,10 @@ def run(arguments: Sequence[str]) -> int:
             return _failed_json("Interrupted", "interrupted", common.OTHERWISE)
         common.note("interrupted")
         return common.OTHERWISE
+    except SystemExit:  # click's answer to a closed pipe
+        return common.OTHERWISE
+    except OSError as problem:
+        return _told(f"the output cannot be written: {problem.strerror}")
     except (MemoryError, RecursionError) as problem:
         message = f"{type(problem).__name__}: this is too large for the memory here; ask for smaller sizes"
         return _failed_json(type(problem).__name__, message, common.OTHERWISE) if as_json else _told(message)

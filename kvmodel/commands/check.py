@@ -86,9 +86,9 @@ def check(
     with common.progress_line() as progress:
         result = api.check_instance(instance, properties, options, progress)
     command = _command("check", result, properties, options.on_command_line())
-    if target is not None:
-        _save(result, target)
     _print("check", result, instance, command, as_json)
+    if target is not None and not _save(result, target):
+        return common.USAGE
     return common.exit_code(result.verdict, expected, strict and bool(result.findings))
 
 
@@ -128,7 +128,7 @@ def explore(
     options = api.CheckOptions("explore", timeout=timeout, limit=limit)
     with common.progress_line() as progress:
         result = api.check_instance(instance, (), options, progress)
-    command = _command("explore", result, (), {})
+    command = _command("explore", result, (), {name: value for name, value in options.on_command_line().items() if name != "method"})
     _print("explore", result, instance, command, as_json)
     return common.exit_code(result.verdict, None, strict and bool(result.findings))
 
@@ -139,16 +139,23 @@ def _command(verb: str, result: Result, properties: tuple[str, ...], options: Ma
     return command_line(verb, result.spec, properties, options=options, coverage=result.coverage)
 
 
-def _save(result: Result, target: str) -> None:
+def _save(result: Result, target: str) -> bool:
+    """Save the trace that is shown; False, with a note, when that cannot be done."""
     from kvmodel.api import save_trace
+    from kvmodel.errors import TraceFileError
 
     witness = next((entry.trace for entry in result.properties if entry.name in result.asked and entry.trace is not None), None)
     trace = result.trace or witness
     if trace is None:
         common.note(f"{target}: not written, there is no trace to save")
-        return
-    save_trace(trace, target)
+        return True
+    try:
+        save_trace(trace, target)
+    except TraceFileError as problem:
+        common.note(f"error: {problem}")
+        return False
     common.note(f"{target}: a trace of {len(trace.steps)} steps; `kvmodel trace show {target}` shows it")
+    return True
 
 
 def _print(verb: str, result: Result, instance: Instance, command: str, as_json: bool) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import click
@@ -111,7 +111,8 @@ def emit_json(command: str, content: Mapping[str, object]) -> None:
 
 def note(text: str) -> None:
     """Tell people something that is not the result."""
-    click.echo(printable(text), err=True)
+    with suppress(OSError):  # nobody listens: no reason to lose the exit code
+        click.echo(printable(text), err=True)
 
 
 def page() -> tuple[int, bool]:

@@ -32,6 +32,8 @@ class Listing:
 
 def load_spec(spec: str) -> TransitionSystem:
     """The transition system of SPEC. Raises UsageError for an unknown name and SpecError for a spec with mistakes."""
+    if spec.endswith(":"):
+        raise UsageError(f"'{spec}' names no variant; write {spec.rstrip(':')}")
     library = Library()
     path, _, rest = spec.rpartition(".py:") if ".py:" in spec else ("", "", "")
     if path:

@@ -180,7 +180,9 @@ class _Search:
             return PropertyResult(name, Verdict.UNDECIDED, coverage, None, f"{self.stopped} {reached}", shown)
         if shown:
             return PropertyResult(name, Verdict.UNDECIDED, coverage, None, f"no run of up to {most} steps shows it", True)
-        reason = f"longer runs reach new states: loop-free paths of {most + 1} steps exist" if complete and not self.stopped else ""
+        if complete and self.stopped:
+            return PropertyResult(name, Verdict.UNDECIDED, coverage, None, f"{self.stopped} while looking for longer runs", shown)
+        reason = f"longer runs reach new states: loop-free paths of {most + 1} steps exist" if complete else ""
         return PropertyResult(name, Verdict.HOLDS, coverage, None, reason)
 
     def coverage(self, steps: int | None) -> Coverage:

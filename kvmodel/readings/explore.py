@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from kvmodel.errors import InstanceError
@@ -17,7 +18,7 @@ from kvmodel.readings.replay import make_trace
 from kvmodel.readings.steps import DenseSteps
 from kvmodel.readings.vacuity import vacuity
 from kvmodel.traces.trace import Choice, Trace
-from kvmodel.verdict import Coverage, PropertyResult, Result, Verdict, overall
+from kvmodel.verdict import Coverage, Finding, PropertyResult, Result, Verdict, overall
 
 __all__ = ["Deployment", "StateGraph", "explore", "reachable"]
 
@@ -101,7 +102,10 @@ def explore(
     graph = reachable(instance, asked, timeout=timeout, limit=limit, progress=progress)
     results = tuple(_judge(graph, candidate) for candidate in asked)
     coverage = _coverage(graph)
-    findings = vacuity(instance, [(d.steps, d.states) for d in graph.deployments], graph.fired) if graph.complete else ()
+    findings: tuple[Finding, ...] = ()
+    if graph.complete:
+        with suppress(KeyboardInterrupt):  # verdicts that are reached are shown, with findings or without
+            findings = vacuity(instance, [(d.steps, d.states) for d in graph.deployments], graph.fired)
     return Result(
         instance.system.name,
         "explore",

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import inf
@@ -338,7 +339,7 @@ def check_with_hypothesis(
     judged = [p.name for p in asked if p.kind is not PropertyKind.REACHABLE]
     fatal = [name for name in (*properties, "isolated_read") if name in judged][:1] or judged
     try:
-        while fatal:
+        while True:
             before, record.shrinking, record.enough = record.runs, "", record.runs + examples
             machine = _machine(sampler, fatal, record)
             while record.runs < record.enough and _search(machine, record.enough - record.runs, steps, seed + SEED_STRIDE * number):
@@ -351,6 +352,8 @@ def check_with_hypothesis(
                 if fatal == remaining or not any(name in record.found for name in remaining):
                     break
             fatal = remaining
+            if not fatal:
+                break
     except _OutOfTime:
         stopped = f"timeout after {record.runs:,} runs"
     except KeyboardInterrupt:
@@ -361,7 +364,9 @@ def check_with_hypothesis(
         verdict, reason = judge(candidate, coverage, record.found, stopped)
         trace = None
         if candidate.name in record.found:
-            run = shrink(sampler, record.found[candidate.name], candidate.name)
+            run = record.found[candidate.name]
+            with suppress(KeyboardInterrupt):  # a run that is found is shown, shrunk or not
+                run = shrink(sampler, run, candidate.name)
             trace = make_trace(instance, run.start, run.steps, candidate.name)
         results.append(PropertyResult(candidate.name, verdict, coverage, trace, reason, candidate.kind is PropertyKind.REACHABLE))
     return Result(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from random import Random
 
 from kvmodel.language.instance import Instance, State
@@ -129,7 +130,9 @@ def walk(
         verdict, reason = judge(candidate, coverage, walker.found, stopped)
         trace = None
         if candidate.name in walker.found:
-            run = shrink(walker.sampler, walker.found[candidate.name], candidate.name)
+            run = walker.found[candidate.name]
+            with suppress(KeyboardInterrupt):  # a run that is found is shown, shrunk or not
+                run = shrink(walker.sampler, run, candidate.name)
             trace = make_trace(instance, run.start, run.steps, candidate.name)
         results.append(PropertyResult(candidate.name, verdict, coverage, trace, reason, candidate.kind is PropertyKind.REACHABLE))
     return Result(
