@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from kvmodel.errors import MalformedSystem
-from kvmodel.language.check import problems
+from kvmodel.language.check import malformed, problems
 from kvmodel.language.expressions import Bound, Const, Expr, FlagRead
 from kvmodel.language.operators import Binder, Operator
 from kvmodel.language.system import (
@@ -291,9 +291,10 @@ class Builder:
             tuple(self._assumptions), tuple(self._initial), tuple(self._actions), tuple(self._properties), tuple(self._finals),
             doc=self._doc,
         )
-        broken = [f"{problem.where}: {problem.message}" for problem in problems(system)]
-        if broken:
-            raise MalformedSystem(f"{self._name}: " + "; ".join(broken))
+        for rule in (malformed, problems):  # the second relies on the first
+            broken = [f"{problem.where}: {problem.message}" if problem.where else problem.message for problem in rule(system)]
+            if broken:
+                raise MalformedSystem(f"{self._name}: " + "; ".join(broken))
         return system
 
 

@@ -10,6 +10,7 @@ from kvmodel.language.expressions import (
     Bound,
     Const,
     Expr,
+    Quantified,
     Read,
     conjuncts,
     free_names,
@@ -17,10 +18,10 @@ from kvmodel.language.expressions import (
     walk,
 )
 from kvmodel.language.operators import Operator
-from kvmodel.language.system import Action, TransitionSystem, Update
-from kvmodel.language.types import Span
+from kvmodel.language.system import Action, Anything, TransitionSystem, Update, Variable
+from kvmodel.language.types import BOOL, Bool, Counter, Domain, Element, Enumeration, Maybe, Span, Type, Value, a_kind
 
-__all__ = ["Problem", "problems", "writes_that_collide"]
+__all__ = ["Problem", "malformed", "problems", "writes_that_collide"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,65 @@ def problems(system: TransitionSystem) -> Iterator[Problem]:
         if flag.name not in read:
             yield Problem(flag.at, flag.name, f"the flag '{flag.name}' is set and never read",
                           "read it in a guard, a definition or an assumption, or delete it")
+
+
+def malformed(system: TransitionSystem) -> Iterator[Problem]:
+    """What a program can get wrong and a spec class cannot: unbound names, sorts that are not declared, wrong types."""
+    declared = {sort.name for sort in system.sorts} | {enumeration.name for enumeration in system.enumerations}
+    used: dict[str, str] = {domain.name: variable.name for variable in system.variables for domain in _domains(variable)}
+    for variable in system.variables:
+        if not isinstance(variable.initial, Anything) and not _fits(variable.initial, variable.type):
+            yield Problem(variable.at, "", f"'{variable.name}' starts at {variable.initial!r}, which is not {a_kind(variable.type)}")
+    for where, parameters, expr, truth in _expressions(system):
+        used.update((bound.domain.name, where) for bound in parameters)
+        if truth and expr.type != BOOL:
+            yield Problem(expr.at, where, f"the condition is {a_kind(expr.type)}, not a truth value")
+        for name in sorted(free_names(expr) - {bound.name for bound in parameters}):
+            yield Problem(expr.at, where, f"'{name}' is neither a parameter nor a loop variable")
+        for node in walk(expr):
+            if isinstance(node, Quantified):
+                used.update((bound.domain.name, where) for bound in node.variables)
+    for name in sorted(set(used) - declared):
+        yield Problem(system.at, used[name], f"'{name}' is not declared")
+
+
+def _domains(variable: Variable) -> list[Domain]:
+    domains = list(variable.keys)
+    if isinstance(variable.type, Element | Maybe):
+        domains.append(variable.type.domain)
+    return domains
+
+
+def _fits(value: Value, kind: Type) -> bool:
+    match kind:
+        case Bool():
+            return isinstance(value, bool)
+        case Counter(low, high):
+            return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+        case Element(Enumeration(members=members)):
+            return value in members
+        case Maybe() | Element():
+            return (isinstance(value, int) and not isinstance(value, bool) and value >= 0) or (value is None and isinstance(kind, Maybe))
+        case _:
+            return False
+
+
+def _expressions(system: TransitionSystem) -> Iterator[tuple[str, tuple[Bound, ...], Expr, bool]]:
+    """Every expression with what it belongs to, what it may name, and whether it is a condition."""
+    for condition in (*system.assumptions, *system.initial, *system.finals):
+        yield condition.name, condition.parameters, condition.condition, True
+    for declared in system.declared:
+        yield declared.name, declared.parameters, declared.condition, True
+    for action in system.actions:
+        for guard in action.guards:
+            yield action.name, action.parameters, guard.condition, True
+        for assertion in action.assertions:
+            yield action.name, action.parameters, assertion.condition, True
+        for update in action.updates:
+            inner = (*action.parameters, *update.over)
+            yield action.name, inner, update.condition, True
+            for expr in (update.value, *update.index):
+                yield action.name, inner, expr, False
 
 
 def _collision(action: Action, first: Update, second: Update) -> Problem:
