@@ -323,7 +323,12 @@ def test_ctrl_c_leaves_checks_undecided(workers: int) -> None:
         lines.append(line)
         signal.raise_signal(signal.SIGINT)
 
-    result = simulate(replace(SMALL, requests=400), interrupt, workers=workers)
+    # A shell's background job starts with the signal ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        result = simulate(replace(SMALL, requests=400), interrupt, workers=workers)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert lines
     assert result.reason.startswith("interrupted after ")
     assert result.reason.endswith(" of 4 deployments")
