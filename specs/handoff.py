@@ -24,6 +24,7 @@ from kvmodel.language import (
     implies,
     initial,
     invariant,
+    lemma,
     override,
     partition,
     reachable,
@@ -492,6 +493,170 @@ class Handoff(Pages):
     def can_leave_in_flight(s, r: Request, p: Page) -> bool:
         """A client can leave while a write for it is in flight."""
         return s.client[r] == Client.GONE and s.writing[r, p]
+
+    # -- what helps a proof at any size. Each lemma is kept under every choice of flags, unless it names those that it needs.
+
+    @lemma
+    def held_while_worked_on(s, r: Request, p: Page) -> bool:
+        """A node holds pages only for a request that it works on."""
+        return implies(s.source(r, p), s.prefill[r] in (Prefill.QUEUED, Prefill.COMPUTED, Prefill.SENDING)) and implies(
+            s.target(r, p), s.decode[r] in (Decode.ADMITTED, Decode.LISTED, Decode.RUNNING)
+        )
+
+    @lemma
+    def writes_while_sending(s, r: Request, p: Page) -> bool:
+        """Writes go to decode's pool, while prefill is sending."""
+        return implies(s.writing[r, p], s.pool[p] == Pool.DECODE and s.prefill[r] == Prefill.SENDING)
+
+    @lemma
+    def reads_while_sending_or_running(s, r: Request, p: Page) -> bool:
+        """Pages are read by the node that holds them: prefill's while it sends, decode's while the request runs."""
+        return implies(s.reading[r, p], s.holds[r, p]) and implies(
+            s.reading[r, p],
+            s.prefill[r] == Prefill.SENDING if s.pool[p] == Pool.PREFILL else s.decode[r] == Decode.RUNNING,
+        )
+
+    @lemma
+    def sends_after_the_list(s, r: Request) -> bool:
+        """Prefill sends after it got decode's page list, and decode runs a request after prefill's success."""
+        return implies(
+            s.prefill[r] in (Prefill.SENDING, Prefill.SENT), s.decode[r] in (Decode.LISTED, Decode.RUNNING, Decode.CLOSED)
+        ) and implies(s.decode[r] == Decode.RUNNING, s.prefill[r] == Prefill.SENT)
+
+    @lemma
+    def stubs_are_oversize(s, r: Request) -> bool:
+        """Only a prompt longer than prefill's pool is swapped for a stub, or shortened where prompts are truncated."""
+        return implies(s.seen_as[r] != Prompt.WHOLE, s.oversize_for_prefill(r)) and implies(
+            s.seen_as[r] == Prompt.SHORTENED, s.truncates_automatically
+        )
+
+    @lemma
+    def stubs_stop_at_the_door(s, r: Request) -> bool:
+        """A door that honours rejects lets no stub through; a reject honoured after the forward pass sends none."""
+        return implies(
+            s.seen_as[r] == Prompt.STUB and s.prefill_door_honours_reject,
+            s.prefill[r] in (Prefill.NEW, Prefill.REFUSED, Prefill.CLOSED),
+        ) and implies(
+            s.seen_as[r] == Prompt.STUB and s.reject_honoured_after_forward,
+            s.prefill[r] not in (Prefill.SENDING, Prefill.SENT),
+        )
+
+    @lemma
+    def stub_has_one_page(s, r: Request, p: Page, q: Page) -> bool:
+        """Prefill reserves one page for a stub, unless it reserved a row for the original prompt."""
+        return implies(
+            s.seen_as[r] == Prompt.STUB and not s.sends_reserved_row and s.source(r, p) and s.source(r, q), p == q
+        )
+
+    @lemma
+    def computed_is_written(s, r: Request, p: Page) -> bool:
+        """The forward pass has written the pages that prefill sends, but for those of a reserved row."""
+        return implies(
+            s.source(r, p)
+            and s.prefill[r] in (Prefill.COMPUTED, Prefill.SENDING)
+            and not (s.seen_as[r] == Prompt.STUB and s.sends_reserved_row),
+            s.written[r, p],
+        )
+
+    @lemma
+    def sent_is_written(s, r: Request, p: Page) -> bool:
+        """Of a whole row, each page that decode reserved is written, or a write to it is in flight."""
+        return implies(
+            s.target(r, p) and s.whole_row(r) and s.prefill[r] in (Prefill.SENDING, Prefill.SENT),
+            s.written[r, p] or s.writing[r, p],
+        )
+
+    @lemma
+    def running_is_written(s, r: Request, p: Page) -> bool:
+        """A check of lengths lets a request run only when every page that it holds was written."""
+        return implies(
+            s.target(r, p) and s.decode[r] == Decode.RUNNING and (s.compares_lengths or s.checksum_of_each_side), s.written[r, p]
+        )
+
+    @lemma
+    def answered_after_sending(s, r: Request) -> bool:
+        """An answer of 200 comes after prefill's success; a refusal comes from one of the two nodes."""
+        return implies(s.client[r] == Client.OK, s.prefill[r] == Prefill.SENT and s.decode[r] == Decode.CLOSED) and implies(
+            s.client[r] == Client.REFUSED, s.prefill[r] == Prefill.REFUSED or s.decode[r] == Decode.CLOSED
+        )
+
+    @lemma
+    def sends_what_it_holds(s, r: Request, p: Page) -> bool:
+        """Prefill sends from every page that it holds for the request."""
+        return implies(s.prefill[r] == Prefill.SENDING and s.source(r, p), s.reading[r, p])
+
+    @lemma
+    def computed_in_pages(s, r: Request) -> bool:
+        """What prefill has computed is in some page of its own."""
+        return implies(s.prefill[r] in (Prefill.COMPUTED, Prefill.SENDING), any(s.source(r, p) for p in Page))
+
+    @lemma
+    def oversize_takes_two(s, r: Request) -> bool:
+        """Decode reserves more than one page for a prompt that is longer than prefill's pool."""
+        return implies(
+            s.decode[r] in (Decode.LISTED, Decode.RUNNING) and s.oversize_for_prefill(r),
+            any(s.target(r, p) and s.target(r, q) and p != q for p in Page for q in Page),
+        )
+
+    @lemma
+    def prefill_computes_its_own(s, r: Request, p: Page) -> bool:
+        """Nobody else writes to a page that prefill holds for the request."""
+        return implies(s.source(r, p) and s.written[r, p], s.content[p] == r)
+
+    @lemma
+    def data_comes_by_sending(s, r: Request, p: Page) -> bool:
+        """A request's data is in decode's pool only after prefill began to send it."""
+        return implies(
+            s.pool[p] == Pool.DECODE and (s.written[r, p] or (s.content[p] == r and not s.sends_reserved_row)),
+            s.prefill[r] in (Prefill.SENDING, Prefill.SENT),
+        )
+
+    @lemma
+    def own_data_is_written(s, r: Request, p: Page) -> bool:
+        """Where nothing but computed pages is sent, a request's data in a page that decode holds for it was written there."""
+        return implies(s.target(r, p) and s.content[p] == r and not s.sends_reserved_row, s.written[r, p])
+
+    @lemma
+    def stub_is_sent_once(s, r: Request, p: Page, q: Page) -> bool:
+        """Of a stub, one page is sent."""
+        return implies(
+            s.seen_as[r] == Prompt.STUB
+            and not s.sends_reserved_row
+            and s.pool[p] == Pool.DECODE
+            and s.pool[q] == Pool.DECODE
+            and (s.writing[r, p] or s.written[r, p] or s.content[p] == r)
+            and (s.writing[r, q] or s.written[r, q] or s.content[q] == r),
+            p == q,
+        )
+
+    @lemma
+    def decode_reads_all(s, r: Request, p: Page, q: Page) -> bool:
+        """A decode step reads every page that decode holds for the request."""
+        return implies(s.pool[p] == Pool.DECODE and s.reading[r, p] and s.target(r, q), s.reading[r, q])
+
+    @lemma
+    def checked_is_whole(s, r: Request, p: Page) -> bool:
+        """A stub passes neither a check of lengths nor a check of what is read."""
+        return implies(
+            s.seen_as[r] == Prompt.STUB and not s.sends_reserved_row,
+            implies(s.compares_lengths or s.checksum_of_each_side, s.decode[r] != Decode.RUNNING)
+            and not (s.checks_reads and s.pool[p] == Pool.DECODE and s.reading[r, p]),
+        )
+
+    @lemma
+    def checked_is_own(s, r: Request, p: Page) -> bool:
+        """What passes a check of reads was written for the reader, where nothing but computed pages is sent."""
+        return implies(
+            s.checks_reads and not s.sends_reserved_row and s.pool[p] == Pool.DECODE and s.reading[r, p], s.written[r, p]
+        )
+
+    @lemma
+    def zeroed_is_blank(s, r: Request, p: Page) -> bool:
+        """Where pages are zeroed and the quarantine waits, a free page is blank, and a held one blank or the holder's own."""
+        return implies(
+            s.zero_on_free and s.quarantine and not s.quarantine_gives_up and not s.sends_reserved_row,
+            implies(s.free[p], s.content[p] is None) and implies(s.holds[r, p], s.own_or_blank(r, p)),
+        )
 
     @final
     def ended(s, r: Request) -> bool:

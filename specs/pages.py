@@ -18,6 +18,7 @@ from kvmodel.language import (
     implies,
     initial,
     invariant,
+    lemma,
     override,
     reachable,
     require,
@@ -177,6 +178,18 @@ class Pages(Spec):
             and not (s.free[p] and s.quarantined[p])
             and not any(s.holds[r, p] and (s.free[p] or s.quarantined[p] or s.held_for_nobody(r, p)) for r in Request)
         )
+
+    # -- what helps a proof at any size
+
+    @lemma
+    def written_is_held(s, r: Request, p: Page) -> bool:
+        """What was written for a request since it got a page is forgotten when the page leaves its page table."""
+        return implies(s.written[r, p], s.holds[r, p])
+
+    @lemma
+    def written_is_own(s, r: Request, p: Page) -> bool:
+        """With a quarantine that waits, nobody overwrites what was written for the holder of a page."""
+        return implies(s.written[r, p] and s.quarantine and not s.quarantine_gives_up, s.content[p] == r)
 
 
 class OnePool(Pages, variant="one-pool"):

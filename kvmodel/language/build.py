@@ -205,6 +205,7 @@ class Builder:
         self._actions: list[Action] = []
         self._properties: list[Property] = []
         self._finals: list[Condition] = []
+        self._lemmas: list[Condition] = []
 
     def sort(self, name: str) -> Sort:
         sort = Sort(name)
@@ -250,6 +251,9 @@ class Builder:
     def final(self, name: str, condition: Operand, *parameters: Bound) -> None:
         self._finals.append(Condition(name, parameters, _expr(condition)))
 
+    def lemma(self, name: str, condition: Operand, *parameters: Bound) -> None:
+        self._lemmas.append(Condition(name, parameters, _expr(condition)))
+
     def action(
         self,
         name: str,
@@ -289,6 +293,7 @@ class Builder:
         system = TransitionSystem(
             self._name, tuple(self._sorts), tuple(self._enumerations), tuple(self._flags), tuple(self._variables),
             tuple(self._assumptions), tuple(self._initial), tuple(self._actions), tuple(self._properties), tuple(self._finals),
+            tuple(self._lemmas),
             doc=self._doc,
         )
         for rule in (malformed, problems):  # the second relies on the first

@@ -99,7 +99,7 @@ def _fits(value: Value, kind: Type) -> bool:
 
 def _expressions(system: TransitionSystem) -> Iterator[tuple[str, tuple[Bound, ...], Expr, bool]]:
     """Every expression with what it belongs to, what it may name, and whether it is a condition."""
-    for condition in (*system.assumptions, *system.initial, *system.finals):
+    for condition in (*system.assumptions, *system.initial, *system.finals, *system.lemmas):
         yield condition.name, condition.parameters, condition.condition, True
     for declared in system.declared:
         yield declared.name, declared.parameters, declared.condition, True

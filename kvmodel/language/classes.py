@@ -13,7 +13,7 @@ from kvmodel.language.source import docstring, quoted
 
 __all__ = ["Body", "Method", "Report", "bases_of", "body_of", "linearise"]
 
-DECORATORS = ("action", "effect", "define", "invariant", "reachable", "final", "assume", "initial")
+DECORATORS = ("action", "effect", "define", "invariant", "reachable", "final", "assume", "initial", "lemma")
 RESERVED = ("no_deadlock",)  # properties that every spec has
 MOST_PARAMETERS = 8
 MOST_CLASSES = 100  # that one spec extends

@@ -20,7 +20,7 @@ from kvmodel.language.typed import spelling
 
 __all__ = ["Members", "article", "is_docstring"]
 
-TRUTHS = ("invariant", "reachable", "final", "assume", "initial")
+TRUTHS = ("invariant", "reachable", "final", "assume", "initial", "lemma")
 
 
 class Members:

@@ -46,7 +46,7 @@ class _Reader:
         methods = [(level, method) for _, (level, method) in self._effective()]
         statements = Actions(self.members)
         actions = [action for level, method in methods if method.kind == "action" and (action := statements.action(level, method))]
-        conditions = {kind: list(self._conditions(methods, kind)) for kind in ("assume", "initial", "final", "define")}
+        conditions = {kind: list(self._conditions(methods, kind)) for kind in ("assume", "initial", "final", "lemma", "define")}
         properties = [found for level, method in methods if method.kind in PROPERTY_KINDS for found in self._try_property(level, method)]
         for level, method in methods:
             if method.kind == "effect":
@@ -62,6 +62,7 @@ class _Reader:
             tuple(actions),
             tuple(properties),
             tuple(conditions["final"]),
+            tuple(conditions["lemma"]),
             tuple(Definition(c.name, c.parameters, c.condition, c.doc, c.at) for c in conditions["define"]),
             self.members.spec.doc,
             span(self.members.spec.module, self.members.spec.node),
@@ -103,13 +104,14 @@ class _Reader:
         for action in system.actions:
             yield from (parameter.domain for parameter in action.parameters)
             yield from (bound.domain for update in action.updates for bound in update.over)
-        for condition in (*system.assumptions, *system.initial, *system.finals):
+        for condition in (*system.assumptions, *system.initial, *system.finals, *system.lemmas):
             yield from (parameter.domain for parameter in condition.parameters)
         for declared in system.declared:
             yield from (parameter.domain for parameter in declared.parameters)
         for definition in system.definitions:
             yield from (parameter.domain for parameter in definition.parameters)
-        for expr in (*system.expressions(), *(definition.condition for definition in system.definitions)):
+        unread = (part.condition for part in (*system.lemmas, *system.definitions))
+        for expr in (*system.expressions(), *unread):
             for node in walk(expr):
                 if isinstance(node, Quantified):
                     yield from (bound.domain for bound in node.variables)

@@ -33,6 +33,7 @@ __all__ = [
     "implies",
     "initial",
     "invariant",
+    "lemma",
     "override",
     "partition",
     "reachable",
@@ -165,6 +166,11 @@ def invariant(method: F) -> F:
 
 def reachable(method: F) -> F:
     """True of some reachable state, for some parameters: what must be possible."""
+    return method
+
+
+def lemma(method: F) -> F:
+    """True of every reachable state, for all parameters, like an invariant, but not a promise: it helps `kvmodel prove`."""
     return method
 
 

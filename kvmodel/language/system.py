@@ -200,6 +200,8 @@ class TransitionSystem:
     actions: tuple[Action, ...]
     declared: tuple[Property, ...]
     finals: tuple[Condition, ...]
+    lemmas: tuple[Condition, ...] = ()
+    """What helps a proof: true of every reachable state, like an invariant, and not a promise. Nothing else reads them."""
     definitions: tuple[Definition, ...] = ()
     doc: str = field(default="", compare=False)
     at: Span = field(default=NOWHERE, compare=False)

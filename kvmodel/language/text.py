@@ -79,7 +79,7 @@ INFIX = {
     Operator.LE: (" <= ", Level.COMPARISON),
 }
 JOINED = (Operator.AND, Operator.OR)
-KINDS = ("sort", "enum", "flag", "variable", "assume", "initially", "define", "action", "invariant", "reachable", "final")
+KINDS = ("sort", "enum", "flag", "variable", "assume", "initially", "define", "action", "invariant", "reachable", "final", "lemma")
 LISTED = ("sort", "enum", "flag", "variable")  # kinds whose declarations stand in one block
 
 
@@ -321,6 +321,8 @@ def _items(system: TransitionSystem, docs: bool) -> Iterator[Item]:
         yield Item(kind, declared.name, tuple(_condition(kind, declared, docs)))
     for condition in system.finals:
         yield Item("final", condition.name, tuple(_condition("final", condition, docs)))
+    for condition in system.lemmas:
+        yield Item("lemma", condition.name, tuple(_condition("lemma", condition, docs)))
 
 
 def _comment(doc: str) -> list[str]:

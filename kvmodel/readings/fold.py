@@ -31,12 +31,12 @@ __all__ = ["fold", "fold_system"]
 
 
 def fold(expr: Expr, flags: Mapping[str, bool]) -> Expr:
-    """`expr` with flags replaced by their values, definitions expanded, and constants simplified away."""
+    """`expr` with flags replaced by their values (where `flags` has one), definitions expanded, and constants simplified away."""
     match expr:
         case Const() | Bound() | Cell():
             return expr
         case FlagRead(flag=flag):
-            return Const(flags[flag], BOOL)
+            return Const(flags[flag], BOOL) if flag in flags else expr
         case Named(body=body):
             return fold(body, flags)
         case Read(variable, index, kind, at):
@@ -52,10 +52,10 @@ def fold(expr: Expr, flags: Mapping[str, bool]) -> Expr:
     raise InternalError(f"folding has no rule for {expr!r}")
 
 
-def fold_system(system: TransitionSystem) -> TransitionSystem:
-    """`system` with every expression folded under its effective flags; guards that are plainly true are dropped, and so are
-    updates that never happen."""
-    flags = system.flag_values
+def fold_system(system: TransitionSystem, flags: Mapping[str, bool] | None = None) -> TransitionSystem:
+    """`system` with every expression folded under its effective flags, or under `flags`; guards that are plainly true are
+    dropped, and so are updates that never happen."""
+    flags = system.flag_values if flags is None else flags
 
     def condition(part: Condition) -> Condition:
         return replace(part, condition=fold(part.condition, flags))
@@ -88,4 +88,5 @@ def fold_system(system: TransitionSystem) -> TransitionSystem:
         actions=tuple(action(part) for part in system.actions),
         declared=tuple(declared(part) for part in system.declared),
         finals=tuple(condition(part) for part in system.finals),
+        lemmas=tuple(condition(part) for part in system.lemmas),
     )

@@ -1,0 +1,239 @@
+"""Expressions as Z3 formulas over sorts of any size.
+
+A sort becomes an uninterpreted sort, an enumeration a datatype, a variable a function. A value that may be none is two
+functions: whether it is none, and which element it is otherwise. Rigid numbers are integers that are not negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import z3
+
+from kvmodel.errors import InternalError, KvmodelError
+from kvmodel.language.expressions import Apply, Bound, Cell, Const, Expr, FlagRead, Named, Quantified, Read, walk
+from kvmodel.language.operators import Binder, Operator
+from kvmodel.language.system import TransitionSystem, Variable
+from kvmodel.language.types import Bool, Counter, Domain, Element, Enumeration, Maybe, Number, Span, Type
+from kvmodel.readings.conditions import VerificationCondition
+
+__all__ = ["Formulas", "NotFirstOrder"]
+
+Term: TypeAlias = Any  # z3 has no types
+Environment: TypeAlias = Mapping[str, Term]
+
+
+class NotFirstOrder(KvmodelError):
+    """An expression that has no meaning without a number of elements: a count over a sort of any size."""
+
+    def __init__(self, at: Span) -> None:
+        super().__init__("a count over a sort has no meaning at any size")
+        self.at = at
+
+
+@dataclass(frozen=True, slots=True)
+class Optional:
+    """A value that may be none."""
+
+    none: Term
+    value: Term
+
+
+Meaning: TypeAlias = Term | Optional
+
+
+class Formulas:
+    """The Z3 formulas of one system, in a context of their own."""
+
+    def __init__(self, system: TransitionSystem) -> None:
+        self.system = system
+        self.context = z3.Context()
+        self._sorts: dict[str, Term] = {}
+        self._members: dict[tuple[str, str], Term] = {}
+        for sort in system.sorts:
+            self._sorts[sort.name] = z3.DeclareSort(sort.name, ctx=self.context)
+        for enumeration in system.enumerations:
+            self._sorts[enumeration.name], members = z3.EnumSort(
+                enumeration.name, [f"{enumeration.name}.{member}" for member in enumeration.members], ctx=self.context
+            )
+            for member, constant in zip(enumeration.members, members, strict=True):
+                self._members[enumeration.name, member] = constant
+        self.values = {variable.name: self._declare(variable, variable.name, self._range(variable.type)) for variable in system.variables}
+        self.nones = {
+            variable.name: self._declare(variable, f"{variable.name}.none", z3.BoolSort(ctx=self.context))
+            for variable in system.variables
+            if isinstance(variable.type, Maybe)
+        }
+        self.flags = {flag.name: z3.Bool(flag.name, ctx=self.context) for flag in system.flags}
+        self._known: dict[Expr, Term] = {}
+
+    def _declare(self, variable: Variable, name: str, result: Term) -> Term:
+        return z3.Function(name, *(self.sort(key) for key in variable.keys), result)
+
+    def sort(self, domain: Domain) -> Term:
+        """The Z3 sort of a sort or enumeration."""
+        return self._sorts[domain.name]
+
+    def member(self, enumeration: Enumeration, name: str) -> Term:
+        """The Z3 constant of a member."""
+        return self._members[enumeration.name, name]
+
+    def _range(self, kind: Type) -> Term:
+        match kind:
+            case Bool():
+                return z3.BoolSort(ctx=self.context)
+            case Element(domain) | Maybe(domain):
+                return self.sort(domain)
+            case _:
+                return z3.IntSort(ctx=self.context)
+
+    def constant(self, parameter: Bound) -> Term:
+        """The free constant that a parameter is."""
+        return z3.Const(parameter.name, self.sort(parameter.domain))
+
+    def negated(self, condition: VerificationCondition) -> tuple[list[Term], dict[str, Term]]:
+        """Formulas that are satisfiable together if and only if `condition` does not hold: assumptions, premises, the negated goal
+        and facts about numbers; and apart from them, each hypothesis by its number in the condition.
+
+        Raises NotFirstOrder for a count over a sort.
+        """
+        environment = {parameter.name: self.constant(parameter) for parameter in condition.constants}
+        formulas = [*self.numbers(condition.expressions())]
+        formulas += [self.formula(expr) for expr in condition.assumptions]
+        formulas += [self.formula(expr, environment) for expr in condition.premises]
+        formulas.append(z3.Not(self.formula(condition.goal, environment)))
+        hypotheses = {f"{number}:{name}": self.formula(expr) for number, (name, expr) in enumerate(condition.hypotheses)}
+        return formulas, hypotheses
+
+    def numbers(self, expressions: Iterable[Expr]) -> list[Term]:
+        """Rigid numbers that `expressions` read are not negative."""
+        read = {node.variable for expr in expressions for node in walk(expr) if isinstance(node, Read) and isinstance(node.type, Number)}
+        found = []
+        for name in sorted(read):
+            keys = [z3.Const(f"i{i}", self.sort(key)) for i, key in enumerate(self.system.by_name[name].keys)]
+            fact = self.values[name](*keys) >= 0
+            found.append(z3.ForAll(keys, fact) if keys else fact)
+        return found
+
+    def formula(self, expr: Expr, environment: Environment | None = None) -> Term:
+        """The meaning of a truth value. Closed expressions are translated once."""
+        if environment:
+            return self.meaning(expr, environment)
+        if expr not in self._known:
+            self._known[expr] = self.meaning(expr, {})
+        return self._known[expr]
+
+    def meaning(self, expr: Expr, environment: Environment) -> Meaning:
+        """The meaning of `expr` with its free names given by `environment`."""
+        match expr:
+            case Const(value=value, type=kind):
+                return self._constant(value, kind)
+            case Bound(name=name):
+                return environment[name]
+            case FlagRead(flag=flag):
+                return self.flags[flag]
+            case Named(body=body):
+                return self.meaning(body, environment)
+            case Read(variable=variable, index=index):
+                places = [_element(self.meaning(part, environment)) for part in index]
+                value = self.values[variable](*places)
+                return Optional(self.nones[variable](*places), value) if variable in self.nones else value
+            case Apply(operator=operator, arguments=arguments):
+                if operator not in MEANING:
+                    raise InternalError(f"the first-order reading has no meaning for operator {operator.value!r}")
+                return MEANING[operator](self, [self.meaning(part, environment) for part in arguments])
+            case Quantified(binder, variables, body, at):
+                if binder is Binder.COUNT:
+                    raise NotFirstOrder(at)
+                return self._quantified(binder, variables, body, environment)
+            case Cell():
+                raise InternalError("the first-order reading took a cell of a finite instance")
+
+    def _quantified(self, binder: Binder, variables: tuple[Bound, ...], body: Expr, environment: Environment) -> Term:
+        # A member of an enumeration is one of a few: quantifiers over them are written out.
+        listed = [v for v in variables if isinstance(v.domain, Enumeration)]
+        if listed:
+            first, others = listed[0], tuple(v for v in variables if v is not listed[0])
+            assert isinstance(first.domain, Enumeration)
+            parts = []
+            for name in first.domain.members:
+                inner = {**environment, first.name: self.member(first.domain, name)}
+                parts.append(self._quantified(binder, others, body, inner) if others else self.meaning(body, inner))
+            return z3.And(*parts) if binder is Binder.ALL else z3.Or(*parts)
+        bound = [self.constant(variable) for variable in variables]
+        inner = {**environment, **{variable.name: constant for variable, constant in zip(variables, bound, strict=True)}}
+        return (z3.ForAll if binder is Binder.ALL else z3.Exists)(bound, self.meaning(body, inner))
+
+    def _constant(self, value: object, kind: Type) -> Meaning:
+        match kind:
+            case Bool():
+                return z3.BoolVal(bool(value), ctx=self.context)
+            case Element(Enumeration() as enumeration) | Maybe(Enumeration() as enumeration):
+                some = self.member(enumeration, enumeration.members[0] if value is None else str(value))
+                return some if isinstance(kind, Element) else Optional(z3.BoolVal(value is None, ctx=self.context), some)
+            case Maybe(domain) if value is None:
+                return Optional(z3.BoolVal(True, ctx=self.context), z3.Const(f"some.{domain.name}", self.sort(domain)))
+            case Counter() | Number() if isinstance(value, int):
+                return z3.IntVal(value, ctx=self.context)
+            case _ if isinstance(value, int) and not isinstance(kind, Element | Maybe):
+                return z3.IntVal(value, ctx=self.context)
+        raise InternalError(f"the first-order reading has no constant for {value!r}")
+
+
+def _element(meaning: Meaning) -> Term:
+    return meaning.value if isinstance(meaning, Optional) else meaning
+
+
+def _optional(meaning: Meaning, like: Optional) -> Optional:
+    return meaning if isinstance(meaning, Optional) else Optional(z3.BoolVal(False, ctx=like.none.ctx), meaning)
+
+
+def _equal(formulas: Formulas, parts: Sequence[Meaning]) -> Term:
+    left, right = parts
+    if not isinstance(left, Optional) and not isinstance(right, Optional):
+        return left == right
+    if not isinstance(left, Optional):
+        left, right = right, left
+    assert isinstance(left, Optional)
+    if not isinstance(right, Optional):
+        return z3.And(z3.Not(left.none), left.value == right)
+    return z3.And(left.none == right.none, z3.Or(left.none, left.value == right.value))
+
+
+def _choice(formulas: Formulas, parts: Sequence[Meaning]) -> Meaning:
+    condition, then, otherwise = parts
+    if isinstance(then, Optional) or isinstance(otherwise, Optional):
+        like = then if isinstance(then, Optional) else otherwise
+        one, other = _optional(then, like), _optional(otherwise, like)
+        return Optional(z3.If(condition, one.none, other.none), z3.If(condition, one.value, other.value))
+    return z3.If(condition, then, otherwise)
+
+
+def _conjunction(formulas: Formulas, parts: Sequence[Meaning]) -> Term:
+    return z3.And(*parts) if parts else z3.BoolVal(True, ctx=formulas.context)
+
+
+def _disjunction(formulas: Formulas, parts: Sequence[Meaning]) -> Term:
+    return z3.Or(*parts) if parts else z3.BoolVal(False, ctx=formulas.context)
+
+
+def _none(formulas: Formulas, parts: Sequence[Meaning]) -> Term:
+    (part,) = parts
+    return part.none if isinstance(part, Optional) else z3.BoolVal(False, ctx=formulas.context)
+
+
+MEANING: Mapping[Operator, Callable[[Formulas, Sequence[Meaning]], Meaning]] = {
+    Operator.NOT: lambda _, parts: z3.Not(parts[0]),
+    Operator.AND: _conjunction,
+    Operator.OR: _disjunction,
+    Operator.IMPLIES: lambda _, parts: z3.Implies(parts[0], parts[1]),
+    Operator.EQ: _equal,
+    Operator.LT: lambda _, parts: parts[0] < parts[1],
+    Operator.LE: lambda _, parts: parts[0] <= parts[1],
+    Operator.ADD: lambda _, parts: z3.Sum(*parts),
+    Operator.IF: _choice,
+    Operator.IS_NONE: _none,
+    Operator.THE: lambda _, parts: _element(parts[0]),
+}
