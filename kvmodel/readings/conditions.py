@@ -251,16 +251,17 @@ class Induction:
         reads = {node.variable for node in walk(claim.condition) if isinstance(node, Read)}
         return tuple(name for name, action in self.actions.items() if any(update.variable in reads for update in action.updates))
 
-    def conditions(self, names: Iterable[str]) -> Iterator[VerificationCondition]:
-        """Every condition of the claims called `names`, each with all hypotheses."""
-        for name in names:
-            claim = self.claims[name]
-            if claim.derived:
-                yield self.implied(claim)
-                continue
-            yield self.initially(claim)
-            for action in self.touched(claim):
-                yield self.kept(action, claim)
+    def steps(self, name: str) -> tuple[str, ...]:
+        """The steps for which the claim called `name` has a condition that is not plain: see `condition`."""
+        claim = self.claims[name]
+        return (OBVIOUSLY,) if claim.derived else (INITIALLY, *self.touched(claim))
+
+    def condition(self, step: str, name: str) -> VerificationCondition:
+        """The condition of the claim called `name` for a step, with all hypotheses."""
+        claim = self.claims[name]
+        if step == INITIALLY:
+            return self.initially(claim)
+        return self.implied(claim) if step == OBVIOUSLY else self.kept(step, claim)
 
 
 def _with_own_names(action: Action) -> Action:

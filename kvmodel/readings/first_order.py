@@ -6,14 +6,15 @@ functions: whether it is none, and which element it is otherwise. Rigid numbers 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import z3
 
 from kvmodel.errors import InternalError, KvmodelError
-from kvmodel.language.expressions import Apply, Bound, Cell, Const, Expr, FlagRead, Named, Quantified, Read, walk
+from kvmodel.language.expressions import Apply, Bound, Cell, Const, Expr, FlagRead, Named, Quantified, Read
 from kvmodel.language.operators import Binder, Operator
 from kvmodel.language.system import TransitionSystem, Variable
 from kvmodel.language.types import Bool, Counter, Domain, Element, Enumeration, Maybe, Number, Span, Type
@@ -67,7 +68,7 @@ class Formulas:
             if isinstance(variable.type, Maybe)
         }
         self.flags = {flag.name: z3.Bool(flag.name, ctx=self.context) for flag in system.flags}
-        self._known: dict[Expr, Term] = {}
+        self._known: dict[int, tuple[Expr, Term]] = {}
 
     def _declare(self, variable: Variable, name: str, result: Term) -> Term:
         return z3.Function(name, *(self.sort(key) for key in variable.keys), result)
@@ -100,30 +101,31 @@ class Formulas:
         Raises NotFirstOrder for a count over a sort.
         """
         environment = {parameter.name: self.constant(parameter) for parameter in condition.constants}
-        formulas = [*self.numbers(condition.expressions())]
+        formulas = [*self.numbers]
         formulas += [self.formula(expr) for expr in condition.assumptions]
         formulas += [self.formula(expr, environment) for expr in condition.premises]
         formulas.append(z3.Not(self.formula(condition.goal, environment)))
         hypotheses = {f"{number}:{name}": self.formula(expr) for number, (name, expr) in enumerate(condition.hypotheses)}
         return formulas, hypotheses
 
-    def numbers(self, expressions: Iterable[Expr]) -> list[Term]:
-        """Rigid numbers that `expressions` read are not negative."""
-        read = {node.variable for expr in expressions for node in walk(expr) if isinstance(node, Read) and isinstance(node.type, Number)}
+    @cached_property
+    def numbers(self) -> tuple[Term, ...]:
+        """Rigid numbers are not negative."""
         found = []
-        for name in sorted(read):
-            keys = [z3.Const(f"i{i}", self.sort(key)) for i, key in enumerate(self.system.by_name[name].keys)]
-            fact = self.values[name](*keys) >= 0
-            found.append(z3.ForAll(keys, fact) if keys else fact)
-        return found
+        for variable in self.system.variables:
+            if isinstance(variable.type, Number):
+                keys = [z3.Const(f"i{i}", self.sort(key)) for i, key in enumerate(variable.keys)]
+                fact = self.values[variable.name](*keys) >= 0
+                found.append(z3.ForAll(keys, fact) if keys else fact)
+        return tuple(found)
 
     def formula(self, expr: Expr, environment: Environment | None = None) -> Term:
         """The meaning of a truth value. Closed expressions are translated once."""
         if environment:
             return self.meaning(expr, environment)
-        if expr not in self._known:
-            self._known[expr] = self.meaning(expr, {})
-        return self._known[expr]
+        if id(expr) not in self._known:  # by identity: hashing a tree costs more than it saves
+            self._known[id(expr)] = expr, self.meaning(expr, {})
+        return self._known[id(expr)][1]
 
     def meaning(self, expr: Expr, environment: Environment) -> Meaning:
         """The meaning of `expr` with its free names given by `environment`."""

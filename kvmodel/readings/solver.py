@@ -1,0 +1,123 @@
+"""One verification condition, asked of Z3: proved, refuted or unknown, and which claims the proof used.
+
+Each condition gets a solver of its own, with the same seed and a limit on the solver's work instead of on time, so that
+an answer does not depend on the machine or on what was asked before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import z3
+
+from kvmodel.language.system import TransitionSystem
+from kvmodel.readings.conditions import Induction, VerificationCondition
+from kvmodel.readings.first_order import Formulas, NotFirstOrder
+
+__all__ = ["LIMIT", "Answer", "ConditionResult", "ConditionSolver"]
+
+LIMIT = 20_000_000  # units of Z3's own count of its work; about ten seconds
+QUICK = 1_000_000
+
+
+class Answer(Enum):
+    """What is known of a condition."""
+
+    PROVED = "proved"
+    REFUTED = "refuted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionResult:
+    """The answer for one condition.
+
+    `used` names the claims that the proof used, and `flags` the flags whose value it used (where flags were left open);
+    `reason` says why an answer is unknown.
+    """
+
+    step: str
+    claim: str
+    answer: Answer
+    used: frozenset[str] = frozenset()
+    flags: frozenset[str] = frozenset()
+    seconds: float = 0.0
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        """``land/isolated_read``."""
+        return f"{self.step}/{self.claim}"
+
+
+class ConditionSolver:
+    """Asks Z3 about the conditions of one system. Flags have their effective values, or with `all_flags` any."""
+
+    def __init__(self, system: TransitionSystem, *, all_flags: bool = False, seed: int = 0, limit: int = LIMIT) -> None:
+        self.induction = Induction(system, all_flags=all_flags)
+        self.formulas = Formulas(self.induction.system)
+        self.seed = seed
+        self.limit = limit
+
+    def check(
+        self, step: str, claim: str, alive: Collection[str] | None = None, flags: Mapping[str, bool] | None = None
+    ) -> ConditionResult:
+        """The answer for the condition of `claim` at `step`, with the claims in `alive` as hypotheses (None: all).
+
+        `flags` gives open flags a value; `ConditionResult.flags` then says which of these values a proof used.
+        """
+        started = time.monotonic()
+        condition = self.induction.condition(step, claim)
+        if alive is not None:
+            condition = condition.under(alive)
+        try:
+            base, hypotheses = self.formulas.negated(condition)
+        except NotFirstOrder as problem:
+            return ConditionResult(step, claim, Answer.UNKNOWN, reason=f"{problem} ({problem.at})")
+        own = {label: formula for label, formula in hypotheses.items() if label.partition(":")[2] == claim}
+        answer, reason, core = Answer.UNKNOWN, "", frozenset[str]()
+        for tried, limit in ((own, QUICK), (hypotheses, QUICK), (hypotheses, self.limit)):
+            answer, reason, core = self._ask(base, tried, flags or {}, min(limit, self.limit))
+            if answer is Answer.PROVED or (answer is Answer.REFUTED and tried is hypotheses):
+                break
+        used = frozenset(label.partition(":")[2] for label in core if ":" in label)
+        return ConditionResult(
+            step, claim, answer, used, frozenset(label for label in core if ":" not in label), time.monotonic() - started, reason
+        )
+
+    def _ask(
+        self, base: Sequence[Any], hypotheses: Mapping[str, Any], flags: Mapping[str, bool], limit: int
+    ) -> tuple[Answer, str, frozenset[str]]:
+        solver = self.fresh(limit)
+        solver.add(*base)
+        literals = []
+        for label, formula in hypotheses.items():
+            literal = z3.Bool(f"use {label}", ctx=self.formulas.context)
+            solver.add(z3.Implies(literal, formula))
+            literals.append(literal)
+        names = {literal.get_id(): label for literal, label in zip(literals, hypotheses, strict=True)}
+        for name, value in flags.items():
+            literal = self.formulas.flags[name] if value else z3.Not(self.formulas.flags[name])
+            names[literal.get_id()] = name
+            literals.append(literal)
+        result = solver.check(*literals)
+        if result == z3.unsat:
+            return Answer.PROVED, "", frozenset(names[literal.get_id()] for literal in solver.unsat_core())
+        if result == z3.sat:
+            return Answer.REFUTED, "", frozenset()
+        return Answer.UNKNOWN, f"Z3 gave up: {solver.reason_unknown()}", frozenset()
+
+    def fresh(self, limit: int) -> Any:
+        """A Z3 solver of its own, with the seed and a limit on its work."""
+        solver = z3.SimpleSolver(ctx=self.formulas.context)
+        solver.set("random_seed", self.seed)
+        solver.set("rlimit", limit)
+        return solver
+
+    def condition(self, step: str, claim: str) -> VerificationCondition:
+        """See `Induction.condition`."""
+        return self.induction.condition(step, claim)
