@@ -9,16 +9,17 @@ others, "Paxos made EPR", 2017). Numbers and counters are never quantified over,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import TypeAlias
 
-from kvmodel.language.expressions import Apply, Expr, Named, Quantified, Read, children, free_names, walk
+from kvmodel.language.expressions import Apply, Bound, Expr, Named, Quantified, Read, children, free_names, walk
 from kvmodel.language.operators import Binder, Operator
 from kvmodel.language.system import TransitionSystem
 from kvmodel.language.types import Bool, Counter, Element, Maybe, Number, Sort, Span
 from kvmodel.readings.conditions import VerificationCondition
 
-__all__ = ["Edge", "Fragment", "fragment"]
+__all__ = ["Edge", "Fragment", "Terms", "fragment"]
 
 NOWHERE = Span()
 GOAL = "the goal"
@@ -51,12 +52,25 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
+class Terms:
+    """Elements of `sort` that a condition can call for: one for each combination of values of `needs` (names of sorts and
+    enumerations). Made by a function (`function`), or by a "some" that is written at `at` in `part`."""
+
+    sort: str
+    needs: tuple[str, ...]
+    function: str = ""
+    part: str = ""
+    at: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
 class Fragment:
     """Where a condition lies.
 
     `decidable`: in the fragment. `arithmetic`: it compares numbers or counters, beside linear arithmetic. `cycle`: a
     shortest cycle of sorts, when there is one. `counts`: where it counts elements, when it does, which has no meaning at
-    any size. `advice` says what to change, and is empty where nothing has to change. `edges` are all there are.
+    any size. `advice` says what to change, and is empty where nothing has to change. `edges` are all there are, and
+    `terms` what calls for elements.
     """
 
     decidable: bool
@@ -65,6 +79,7 @@ class Fragment:
     counts: Span | None = None
     advice: str = ""
     edges: tuple[Edge, ...] = ()
+    terms: tuple[Terms, ...] = ()
 
     def __str__(self) -> str:
         if self.counts is not None:
@@ -88,10 +103,10 @@ class _Same:
 
 @dataclass(slots=True)
 class _Facts:
-    """What one expression brings: functions it uses, edges of its quantifiers, whether it counts."""
+    """What one expression brings: functions it uses and its quantifiers (both as terms), whether it counts."""
 
-    functions: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
-    quantifiers: dict[tuple[str, str], Span] = field(default_factory=dict)
+    functions: dict[str, Terms] = field(default_factory=dict)
+    quantifiers: dict[Terms, None] = field(default_factory=dict)
     arithmetic: bool = False
     counts: Span | None = None
 
@@ -102,20 +117,20 @@ def fragment(system: TransitionSystem, condition: VerificationCondition) -> Frag
     parts += [(PREMISE, _facts(_Same.of(expr), True)) for expr in condition.premises]
     parts += [(name, _facts(_Same.of(expr), True)) for name, expr in condition.hypotheses]
     parts += [(ASSUMPTION, _facts(_Same.of(expr), True)) for expr in condition.assumptions]
-    edges: dict[Edge, None] = {}
-    for part, facts in parts:
-        for name, ends in facts.functions.items():
-            edges.update(dict.fromkeys(Edge(source, target, name, "", system.by_name[name].at) for source, target in ends))
-        for (source, target), at in facts.quantifiers.items():
-            edges[Edge(source, target, "", part, at)] = None
+    functions = {name: terms for _, facts in parts for name, terms in facts.functions.items()}
+    found = [replace(terms, at=system.by_name[name].at) for name, terms in functions.items()]
+    found += [replace(terms, part=part) for part, facts in parts for terms in facts.quantifiers]
+    sorts = {sort.name for sort in system.sorts}
+    edges = tuple(
+        dict.fromkeys(Edge(need, t.sort, t.function, t.part, t.at) for t in found for need in t.needs if need in sorts)
+    )
     arithmetic = any(facts.arithmetic for _, facts in parts)
-    found = tuple(edges)
     counting = next(((part, facts.counts) for part, facts in parts if facts.counts is not None), None)
     if counting is not None:
         part, at = counting
-        return Fragment(False, True, (), at, f"keep who it is as a relation, and count on finite instances ({part}, {at})", found)
-    cycle = _cycle(found)
-    return Fragment(not cycle, arithmetic, cycle, None, _advice(found, cycle) if cycle else "", found)
+        return Fragment(False, True, (), at, f"keep who it is as a relation, and count on finite instances ({part}, {at})", edges)
+    cycle = _cycle(edges)
+    return Fragment(not cycle, arithmetic, cycle, None, _advice(edges, cycle) if cycle else "", edges, tuple(found))
 
 
 @lru_cache(maxsize=4096)
@@ -125,10 +140,8 @@ def _facts(same: _Same, positive: bool) -> _Facts:
         match node:
             case Read(variable, index, kind):
                 if isinstance(kind, Element | Maybe) and isinstance(kind.domain, Sort):
-                    keys = (part.type for part in index)
-                    sources = [key.domain for key in keys if isinstance(key, Element | Maybe) and isinstance(key.domain, Sort)]
-                    if sources:
-                        facts.functions[variable] = tuple((source.name, kind.domain.name) for source in sources)
+                    keys = tuple(part.type.domain.name for part in index if isinstance(part.type, Element | Maybe))
+                    facts.functions[variable] = Terms(kind.domain.name, keys, variable)
                 facts.arithmetic |= isinstance(kind, Number | Counter)
             case Quantified(Binder.COUNT, variables, _, at):
                 facts.arithmetic = True
@@ -140,30 +153,28 @@ def _facts(same: _Same, positive: bool) -> _Facts:
     return facts
 
 
-def _quantifiers(expr: Expr, positive: bool, scope: Mapping[str, frozenset[str]], found: dict[tuple[str, str], Span]) -> None:
-    """Edges of the quantifiers in `expr`, which is asserted (`positive`) or denied.
+Scope: TypeAlias = Mapping[str, frozenset[Bound]]
 
-    `scope` has, for each variable in whose scope this is, the sorts of the universal variables that it depends on: its own
-    sort when it is universal itself, those of its Skolem function otherwise. An existential depends on the variables that
-    its body mentions, and on no others.
+
+def _quantifiers(expr: Expr, positive: bool, scope: Scope, found: dict[Terms, None]) -> None:
+    """The terms of the existential quantifiers in `expr`, which is asserted (`positive`) or denied.
+
+    `scope` has, for each variable in whose scope this is, the universal variables that it depends on: itself when it is
+    universal, those of its Skolem function otherwise. An existential depends on the variables that its body mentions, and
+    on no others.
     """
     match expr:
         case Named(body=body):
             _quantifiers(body, positive, scope, found)
         case Quantified(binder, variables, body, at) if binder is not Binder.COUNT:
-            universal = (binder is Binder.ALL) == positive
-            sorted_variables = [v for v in variables if isinstance(v.domain, Sort)]
-            if universal:
-                inner = {**scope, **{v.name: frozenset((v.domain.name,)) for v in sorted_variables}}
-            else:
-                mentioned = free_names(body) - {v.name for v in variables}
-                needs = frozenset[str]().union(*(scope.get(name, frozenset()) for name in mentioned))
-                for variable in sorted_variables:
-                    for source in needs:
-                        found.setdefault((source, variable.domain.name), at)
-                inner = {**scope, **{v.name: needs for v in sorted_variables}}
-            finite = {v.name: frozenset[str]() for v in variables if not isinstance(v.domain, Sort)}
-            _quantifiers(body, positive, {**inner, **finite}, found)
+            if (binder is Binder.ALL) == positive:
+                _quantifiers(body, positive, {**scope, **{v.name: frozenset((v,)) for v in variables}}, found)
+                return
+            mentioned = free_names(body) - {v.name for v in variables}
+            needs = frozenset[Bound]().union(*(scope.get(name, frozenset()) for name in mentioned))
+            names = tuple(sorted(need.domain.name for need in needs))
+            found.update({Terms(v.domain.name, names, at=at): None for v in variables if isinstance(v.domain, Sort)})
+            _quantifiers(body, positive, {**scope, **{v.name: needs for v in variables}}, found)
         case Apply(Operator.AND | Operator.OR, arguments):
             for part in arguments:
                 _quantifiers(part, positive, scope, found)
@@ -179,9 +190,9 @@ def _quantifiers(expr: Expr, positive: bool, scope: Mapping[str, frozenset[str]]
             _quantifiers(otherwise, positive, scope, found)
         case _:
             # a truth value that is compared, chosen by or counted is asserted in one case and denied in the other
+            inside: Scope = {**scope, **{v.name: frozenset((v,)) for v in expr.variables}} if isinstance(expr, Quantified) else scope
             for part in children(expr):
                 for polarity in _both(part):
-                    inside = {**scope, **{v.name: frozenset[str]() for v in expr.variables}} if isinstance(expr, Quantified) else scope
                     _quantifiers(part, polarity, inside, found)
 
 
