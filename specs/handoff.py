@@ -497,6 +497,11 @@ class Handoff(Pages):
     # -- what helps a proof at any size. Each lemma is kept under every choice of flags, unless it names those that it needs.
 
     @lemma
+    def in_one_place(s, r: Request, p: Page) -> bool:
+        """A page is not free, quarantined and held, two of them at once."""
+        return not (s.free[p] and s.quarantined[p]) and implies(s.holds[r, p], not s.free[p] and not s.quarantined[p])
+
+    @lemma
     def held_while_worked_on(s, r: Request, p: Page) -> bool:
         """A node holds pages only for a request that it works on."""
         return implies(s.source(r, p), s.prefill[r] in (Prefill.QUEUED, Prefill.COMPUTED, Prefill.SENDING)) and implies(
@@ -539,6 +544,14 @@ class Handoff(Pages):
         ) and implies(
             s.seen_as[r] == Prompt.STUB and s.reject_honoured_after_forward,
             s.prefill[r] not in (Prefill.SENDING, Prefill.SENT),
+        )
+
+    @lemma
+    def refusals_need_a_rule(s, r: Request) -> bool:
+        """Prefill refuses only a stub, at a door that honours rejects or after a forward pass that does."""
+        return implies(
+            s.prefill[r] == Prefill.REFUSED,
+            s.seen_as[r] == Prompt.STUB and (s.prefill_door_honours_reject or s.reject_honoured_after_forward),
         )
 
     @lemma

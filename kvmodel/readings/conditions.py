@@ -15,24 +15,21 @@ from functools import cached_property
 from kvmodel.errors import InternalError
 from kvmodel.language.expressions import (
     FALSE,
-    TRUE,
     Apply,
     Bound,
     Const,
     Expr,
-    FlagRead,
     Named,
     Quantified,
     Read,
     conjuncts,
-    negation,
     substitute,
     walk,
 )
 from kvmodel.language.operators import Binder, Operator
 from kvmodel.language.system import Action, Anything, Property, PropertyKind, TransitionSystem, Update, Variable
 from kvmodel.language.types import BOOL, COUNT, Counter, Span, Value
-from kvmodel.readings.fold import fold, fold_system
+from kvmodel.readings.fold import fold_system
 from kvmodel.readings.ground import simplify
 
 __all__ = ["INITIALLY", "OBVIOUSLY", "Claim", "Induction", "VerificationCondition", "after", "closed"]

@@ -2,6 +2,8 @@
 
 A sort becomes an uninterpreted sort, an enumeration a datatype, a variable a function. A value that may be none is two
 functions: whether it is none, and which element it is otherwise. Rigid numbers are integers that are not negative.
+
+With sizes given, a sort is a datatype too and quantifiers are written out: the same formulas, over a finite universe.
 """
 
 from __future__ import annotations
@@ -42,25 +44,24 @@ class Optional:
     value: Term
 
 
-Meaning: TypeAlias = Term | Optional
+Meaning: TypeAlias = Any  # a term, or an `Optional`
 
 
 class Formulas:
-    """The Z3 formulas of one system, in a context of their own."""
+    """The Z3 formulas of one system, in a context of their own: over sorts of any size, or of the given `sizes`."""
 
-    def __init__(self, system: TransitionSystem) -> None:
+    def __init__(self, system: TransitionSystem, sizes: Mapping[str, int] | None = None) -> None:
         self.system = system
         self.context = z3.Context()
         self._sorts: dict[str, Term] = {}
-        self._members: dict[tuple[str, str], Term] = {}
+        self.members: dict[str, tuple[Term, ...]] = {}
         for sort in system.sorts:
-            self._sorts[sort.name] = z3.DeclareSort(sort.name, ctx=self.context)
+            if sizes is None:
+                self._sorts[sort.name] = z3.DeclareSort(sort.name, ctx=self.context)
+            else:
+                self._list(sort.name, [str(number) for number in range(sizes[sort.name])])
         for enumeration in system.enumerations:
-            self._sorts[enumeration.name], members = z3.EnumSort(
-                enumeration.name, [f"{enumeration.name}.{member}" for member in enumeration.members], ctx=self.context
-            )
-            for member, constant in zip(enumeration.members, members, strict=True):
-                self._members[enumeration.name, member] = constant
+            self._list(enumeration.name, enumeration.members)
         self.values = {variable.name: self._declare(variable, variable.name, self._range(variable.type)) for variable in system.variables}
         self.nones = {
             variable.name: self._declare(variable, f"{variable.name}.none", z3.BoolSort(ctx=self.context))
@@ -69,6 +70,10 @@ class Formulas:
         }
         self.flags = {flag.name: z3.Bool(flag.name, ctx=self.context) for flag in system.flags}
         self._known: dict[int, tuple[Expr, Term]] = {}
+
+    def _list(self, name: str, members: Sequence[str]) -> None:
+        self._sorts[name], constants = z3.EnumSort(name, [f"{name}.{member}" for member in members], ctx=self.context)
+        self.members[name] = tuple(constants)
 
     def _declare(self, variable: Variable, name: str, result: Term) -> Term:
         return z3.Function(name, *(self.sort(key) for key in variable.keys), result)
@@ -79,7 +84,7 @@ class Formulas:
 
     def member(self, enumeration: Enumeration, name: str) -> Term:
         """The Z3 constant of a member."""
-        return self._members[enumeration.name, name]
+        return self.members[enumeration.name][enumeration.members.index(name)]
 
     def _range(self, kind: Type) -> Term:
         match kind:
@@ -154,14 +159,13 @@ class Formulas:
                 raise InternalError("the first-order reading took a cell of a finite instance")
 
     def _quantified(self, binder: Binder, variables: tuple[Bound, ...], body: Expr, environment: Environment) -> Term:
-        # A member of an enumeration is one of a few: quantifiers over them are written out.
-        listed = [v for v in variables if isinstance(v.domain, Enumeration)]
-        if listed:
-            first, others = listed[0], tuple(v for v in variables if v is not listed[0])
-            assert isinstance(first.domain, Enumeration)
+        # Quantifiers over a few listed members are written out.
+        listed = next((variable for variable in variables if variable.domain.name in self.members), None)
+        if listed is not None:
+            others = tuple(variable for variable in variables if variable is not listed)
             parts = []
-            for name in first.domain.members:
-                inner = {**environment, first.name: self.member(first.domain, name)}
+            for member in self.members[listed.domain.name]:
+                inner = {**environment, listed.name: member}
                 parts.append(self._quantified(binder, others, body, inner) if others else self.meaning(body, inner))
             return z3.And(*parts) if binder is Binder.ALL else z3.Or(*parts)
         bound = [self.constant(variable) for variable in variables]
