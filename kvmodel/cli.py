@@ -25,6 +25,7 @@ COMMANDS = {
     "specs": ("kvmodel.commands.specs", "What ships; what a spec says; how two specs differ."),
     "new": ("kvmodel.commands.new", "Write a small spec of your own that already checks."),
     "check": ("kvmodel.commands.check", "Check the properties of a spec; show the shortest violation."),
+    "defences": ("kvmodel.commands.defences", "Which defences are enough for a property, and which are not."),
     "explore": ("kvmodel.commands.check", "Count what a spec can reach: states, depth, actions, findings."),
     "simulate": ("kvmodel.commands.simulate", "Run the incident at its real size: what leaks, which test sees it."),
     "trace": ("kvmodel.commands.trace", "Show a saved trace; say why an action was not enabled."),
