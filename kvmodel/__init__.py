@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kvmodel.analyses.why import why_not
-    from kvmodel.api import check, explore, load, read_trace, replay, save_trace
+    from kvmodel.api import check, explore, load, prove, read_trace, replay, save_trace
     from kvmodel.errors import (
         Diagnostic,
         InstanceError,
@@ -61,6 +61,7 @@ __all__ = [
     "explore",
     "load",
     "machine_for",
+    "prove",
     "read_trace",
     "replay",
     "save_trace",
@@ -69,7 +70,7 @@ __all__ = [
 
 _HOMES = {
     "kvmodel.analyses.why": ("why_not",),
-    "kvmodel.api": ("check", "explore", "load", "read_trace", "replay", "save_trace"),
+    "kvmodel.api": ("check", "explore", "load", "prove", "read_trace", "replay", "save_trace"),
     "kvmodel.errors": (
         "Diagnostic", "InstanceError", "InternalError", "KvmodelError", "ReplayError", "SpecError", "TraceFileError", "UsageError",
     ),

@@ -23,6 +23,7 @@ from kvmodel.verdict import Result
 if TYPE_CHECKING:
     import os
 
+    from kvmodel.analyses.proving import Proving
     from kvmodel.traces.trace import Trace
 
 __all__ = [
@@ -34,6 +35,8 @@ __all__ = [
     "check_instance",
     "explore",
     "load",
+    "prove",
+    "prove_system",
     "read_trace",
     "replay",
     "save_trace",
@@ -203,6 +206,59 @@ def explore(
     True
     """
     return check(spec, method="explore", size=size, flags=flags, timeout=timeout, limit=limit, progress=progress)
+
+
+def prove(
+    spec: SpecLike,
+    properties: Sequence[str] = (),
+    *,
+    flags: Mapping[str, bool] | None = None,
+    all_flags: bool = False,
+    timeout: float | None = None,
+    seed: int = 0,
+    limit: int | None = None,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Prove the properties of a spec (all, or the named ones) for any number of elements of every sort.
+
+    A property that is proved holds for ``any size``. One that is not is looked for by exploring the default size: with a run it
+    is violated, without one undecided, and its `reason` names the condition that fails. With `all_flags` a proof is for every
+    assignment of the flags. `limit` bounds Z3's work on each condition, `jobs` the number of processes; `timeout` and
+    `progress` are as for `check`.
+
+    Raises UsageError for an unknown spec, property or flag and for a `@reachable` property; SpecError for a spec with mistakes.
+
+    >>> prove("pages", ["exclusive_owner"], jobs=1).coverage.word
+    'any size'
+    """
+    asked = (properties,) if isinstance(properties, str) else properties
+    return prove_system(
+        load(spec, flags), asked, all_flags=all_flags, timeout=timeout, seed=seed, limit=limit, jobs=jobs, progress=progress
+    ).result
+
+
+def prove_system(
+    system: TransitionSystem,
+    properties: Sequence[str] = (),
+    *,
+    all_flags: bool = False,
+    timeout: float | None = None,
+    seed: int = 0,
+    limit: int | None = None,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> Proving:
+    """`prove` with its evidence: the conditions, the claims of the inductive set, and counterexamples to induction."""
+    from kvmodel.analyses.proving import prove_properties
+    from kvmodel.readings.solver import LIMIT
+
+    for name, value in (("timeout", timeout), ("limit", limit), ("jobs", jobs)):
+        if value is not None and not 0 < value < inf:
+            raise UsageError(f"{name} is {value}; it must be more than 0")
+    return prove_properties(
+        system, properties, all_flags=all_flags, timeout=timeout, seed=seed, limit=limit or LIMIT, jobs=jobs, progress=progress
+    )
 
 
 def replay(trace: Trace) -> None:

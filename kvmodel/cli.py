@@ -25,9 +25,11 @@ COMMANDS = {
     "specs": ("kvmodel.commands.specs", "What ships; what a spec says; how two specs differ."),
     "new": ("kvmodel.commands.new", "Write a small spec of your own that already checks."),
     "check": ("kvmodel.commands.check", "Check the properties of a spec; show the shortest violation."),
+    "prove": ("kvmodel.commands.prove", "Prove properties for any number of requests and pages."),
     "defences": ("kvmodel.commands.defences", "Which defences are enough for a property, and which are not."),
     "explore": ("kvmodel.commands.check", "Count what a spec can reach: states, depth, actions, findings."),
     "simulate": ("kvmodel.commands.simulate", "Run the incident at its real size: what leaks, which test sees it."),
+    "recheck": ("kvmodel.commands.recheck", "Let a second solver check the proofs that ship, or yours, again."),
     "trace": ("kvmodel.commands.trace", "Show a saved trace; say why an action was not enabled."),
 }
 

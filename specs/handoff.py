@@ -508,18 +508,22 @@ class Handoff(Pages):
             s.target(r, p), s.decode[r] in (Decode.ADMITTED, Decode.LISTED, Decode.RUNNING)
         )
 
+    @override
     @lemma
-    def writes_while_sending(s, r: Request, p: Page) -> bool:
-        """Writes go to decode's pool, while prefill is sending."""
-        return implies(s.writing[r, p], s.pool[p] == Pool.DECODE and s.prefill[r] == Prefill.SENDING)
-
-    @lemma
-    def reads_while_sending_or_running(s, r: Request, p: Page) -> bool:
-        """Pages are read by the node that holds them: prefill's while it sends, decode's while the request runs."""
-        return implies(s.reading[r, p], s.holds[r, p]) and implies(
+    def in_flight(s, r: Request, p: Page) -> bool:
+        """Writes go to decode's pool, while prefill is sending. Pages are read by the node that holds them: prefill's while it
+        sends, decode's while the request runs."""
+        return implies(s.writing[r, p], s.pool[p] == Pool.DECODE and s.prefill[r] == Prefill.SENDING) and implies(
             s.reading[r, p],
-            s.prefill[r] == Prefill.SENDING if s.pool[p] == Pool.PREFILL else s.decode[r] == Decode.RUNNING,
+            s.holds[r, p] and (s.prefill[r] == Prefill.SENDING if s.pool[p] == Pool.PREFILL else s.decode[r] == Decode.RUNNING),
         )
+
+    @override
+    @lemma
+    def written_is_own(s, r: Request, p: Page) -> bool:
+        """With a quarantine that waits, nobody overwrites what was written for the holder of a page. Of a reserved row, what was
+        written need not be the holder's."""
+        return (s.seen_as[r] == Prompt.STUB and s.sends_reserved_row) or super().written_is_own(r, p)
 
     @lemma
     def sends_after_the_list(s, r: Request) -> bool:
@@ -530,9 +534,9 @@ class Handoff(Pages):
 
     @lemma
     def stubs_are_oversize(s, r: Request) -> bool:
-        """Only a prompt longer than prefill's pool is swapped for a stub, or shortened where prompts are truncated."""
+        """Only a prompt longer than prefill's pool is shortened, where prompts are truncated, or else swapped for a stub."""
         return implies(s.seen_as[r] != Prompt.WHOLE, s.oversize_for_prefill(r)) and implies(
-            s.seen_as[r] == Prompt.SHORTENED, s.truncates_automatically
+            s.seen_as[r] != Prompt.WHOLE, (s.seen_as[r] == Prompt.SHORTENED) == s.truncates_automatically
         )
 
     @lemma

@@ -182,6 +182,11 @@ class Pages(Spec):
     # -- what helps a proof at any size
 
     @lemma
+    def in_flight(s, r: Request, p: Page) -> bool:
+        """What is known of an operation in flight. Nothing here begins one."""
+        return not s.writing[r, p] and not s.reading[r, p]
+
+    @lemma
     def written_is_held(s, r: Request, p: Page) -> bool:
         """What was written for a request since it got a page is forgotten when the page leaves its page table."""
         return implies(s.written[r, p], s.holds[r, p])
@@ -229,6 +234,12 @@ class OnePool(Pages, variant="one-pool"):
         """The request ends between two reads and gives back every page."""
         require(not any(s.reading[r, p] for p in Page), "not reading")
         super().abort(r)
+
+    @override
+    @lemma
+    def in_flight(s, r: Request, p: Page) -> bool:
+        """What is being read was written for the reader."""
+        return implies(s.reading[r, p], s.written[r, p])
 
     @reachable
     def can_be_read(s, r: Request, p: Page) -> bool:

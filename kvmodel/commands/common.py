@@ -28,6 +28,7 @@ __all__ = [
     "emit",
     "emit_json",
     "exit_code",
+    "flag_options",
     "flags_of",
     "instance_options",
     "json_option",
@@ -57,21 +58,21 @@ def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout and nothing else.")(command)
 
 
+def flag_options(command: F) -> F:
+    """``--flag`` and ``--no-flag``."""
+    command = click.option("--no-flag", "off", metavar="NAME", multiple=True, help="Unset a flag of the spec.")(command)
+    return click.option("--flag", "on", metavar="NAME", multiple=True, help="Set a flag of the spec.")(command)
+
+
 def instance_options(command: F) -> F:
     """``--size``, ``--flag``, ``--no-flag`` and ``--timeout``."""
     more_than_zero = click.FloatRange(min=0, min_open=True)
-    options = [
-        click.option(
-            "--size", "sizes", metavar="NAME=N", multiple=True,
-            help="Elements of a sort: Request=3, Page=2 (in each pool), Page.DECODE=4.",
-        ),
-        click.option("--flag", "on", metavar="NAME", multiple=True, help="Set a flag of the spec."),
-        click.option("--no-flag", "off", metavar="NAME", multiple=True, help="Unset a flag of the spec."),
-        click.option("--timeout", type=more_than_zero, metavar="S", help="Stop after S seconds; the rest is undecided."),
-    ]  # fmt: skip
-    for option in reversed(options):
-        command = option(command)
-    return command
+    sizes = click.option(
+        "--size", "sizes", metavar="NAME=N", multiple=True,
+        help="Elements of a sort: Request=3, Page=2 (in each pool), Page.DECODE=4.",
+    )  # fmt: skip
+    timeout = click.option("--timeout", type=more_than_zero, metavar="S", help="Stop after S seconds; the rest is undecided.")
+    return sizes(flag_options(timeout(command)))
 
 
 def sizes_of(given: Sequence[str]) -> dict[str, int]:

@@ -90,8 +90,11 @@ class Members:
     def method_names(self, kind: str) -> tuple[str, ...]:
         return tuple(name for name, found in self.by_name.items() if found[0][1].kind == kind)
 
-    def definition(self, node: ast.Call, name: str, scope: Scope, inherited: bool) -> Named:
-        level, method = self.find(node, name, "define", scope, inherited)
+    def definition(self, node: ast.Call, name: str, scope: Scope, inherited: bool) -> Expr:
+        """A use of a definition; in a property, ``super()`` also stands for the property that it overrides. Raises Mistake."""
+        own = self._method_of(scope)
+        overridden = inherited and name == own.name and own.kind in TRUTHS
+        level, method = self.find(node, name, own.kind if overridden else "define", scope, inherited)
         key = method.where
         if key in scope.inside:
             if key in self.recursive:
@@ -110,7 +113,7 @@ class Members:
                               late=mistake.late) from None
             self.mistake(method, mistake)
             raise Mistake(node, "") from None
-        return Named(name, tuple(arguments.values()), body, span(scope.module, node))
+        return body if overridden else Named(name, tuple(arguments.values()), body, span(scope.module, node))
 
     def find(self, node: ast.AST, name: str, kind: str, scope: Scope, inherited: bool) -> tuple[int, Method]:
         """The method that ``s.name`` (or ``super().name``) means. Raises Mistake."""

@@ -110,7 +110,7 @@ class _Reader:
             yield from (parameter.domain for parameter in declared.parameters)
         for definition in system.definitions:
             yield from (parameter.domain for parameter in definition.parameters)
-        unread = (part.condition for part in (*system.lemmas, *system.definitions))
+        unread = [lemma.condition for lemma in system.lemmas] + [definition.condition for definition in system.definitions]
         for expr in (*system.expressions(), *unread):
             for node in walk(expr):
                 if isinstance(node, Quantified):

@@ -47,7 +47,7 @@ class Names(Protocol):
     def flags(self) -> tuple[str, ...]:
         """Names of the flags."""
 
-    def definition(self, node: ast.Call, name: str, scope: Scope, inherited: bool) -> Named:
+    def definition(self, node: ast.Call, name: str, scope: Scope, inherited: bool) -> Expr:
         """The definition called `name` (of the classes after the scope's own, if `inherited`) with a call's arguments."""
 
     def method_kind(self, name: str) -> str | None:

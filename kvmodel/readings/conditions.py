@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from kvmodel.errors import InternalError
 from kvmodel.language.expressions import (
@@ -32,7 +32,7 @@ from kvmodel.language.types import BOOL, COUNT, Counter, Span, Value
 from kvmodel.readings.fold import fold_system
 from kvmodel.readings.ground import simplify
 
-__all__ = ["INITIALLY", "OBVIOUSLY", "Claim", "Induction", "VerificationCondition", "after", "closed"]
+__all__ = ["INITIALLY", "OBVIOUSLY", "Claim", "Induction", "VerificationCondition", "after", "calls_for_elements", "closed"]
 
 INITIALLY = "initially"  # the conditions that initial states satisfy a claim
 OBVIOUSLY = "implied"  # the conditions that claims imply a claim
@@ -98,6 +98,25 @@ def closed(parameters: tuple[Bound, ...], expr: Expr) -> Expr:
     """`expr` for all `parameters`."""
     used = tuple(parameter for parameter in parameters if any(isinstance(n, Bound) and n.name == parameter.name for n in walk(expr)))
     return Quantified(Binder.ALL, used, expr, expr.at) if used else expr
+
+
+@lru_cache(maxsize=4096)
+def calls_for_elements(expr: Expr, positive: bool = True) -> bool:
+    """Whether `expr` says that there is an element ("some page"), where `positive` says that it is not under a negation.
+
+    As a hypothesis, such an expression can take a condition out of the decidable fragment.
+    """
+    match expr:
+        case Quantified(binder=binder, body=body):
+            return (binder is not Binder.ALL) == positive or calls_for_elements(body, positive)
+        case Apply(operator=Operator.NOT, arguments=(part,)):
+            return calls_for_elements(part, not positive)
+        case Apply(operator=Operator.IMPLIES, arguments=(premise, conclusion)):
+            return calls_for_elements(premise, not positive) or calls_for_elements(conclusion, positive)
+        case Apply(operator=Operator.AND | Operator.OR, arguments=parts):
+            return any(calls_for_elements(part, positive) for part in parts)
+        case _:
+            return any(isinstance(node, Quantified) for node in walk(expr))
 
 
 def after(expr: Expr, action: Action) -> Expr:

@@ -67,7 +67,7 @@ def smallest(solver: ConditionSolver, step: str, claim: str, alive: Collection[s
     None when there is none of up to eight elements. Raises InternalError when the interpreter does
     not confirm it.
     """
-    condition = solver.condition(step, claim).under(alive)
+    condition = solver.induction.condition(step, claim).under(alive)
     model = small_model(solver.induction.system, condition, solver.seed)
     if model is None:
         return None

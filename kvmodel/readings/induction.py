@@ -11,13 +11,13 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from kvmodel.errors import UsageError
 from kvmodel.language.system import PropertyKind, TransitionSystem
-from kvmodel.readings.conditions import INITIALLY, Induction
+from kvmodel.readings.conditions import Induction
 from kvmodel.readings.counterexample import Induced, smallest
 from kvmodel.readings.solver import LIMIT, Answer, ConditionResult, ConditionSolver
 
@@ -57,7 +57,7 @@ def provable(system: TransitionSystem, names: Sequence[str] = ()) -> tuple[str, 
     for name in names:
         if system.property(name).kind is PropertyKind.REACHABLE:
             raise UsageError(
-                f"'{name}' says that something is possible, which one run shows and no proof at any size\n    kvmodel check {system.name} {name}"
+                f"'{name}' says that something is possible: a run shows that, and no proof does\n    kvmodel check {system.name} {name}"
             )
     return tuple(names) or tuple(p.name for p in system.properties if p.kind is not PropertyKind.REACHABLE)
 
@@ -114,6 +114,7 @@ class _Search:
     def __init__(self, induction: Induction, asked: Sequence[str]) -> None:
         self.induction = induction
         self.alive = frozenset(name for name, claim in induction.claims.items() if not claim.derived)
+        self.asked = asked
         self.needed: dict[str, None] = dict.fromkeys(asked)
         self.struck: dict[str, ConditionResult] = {}
         self.proved: dict[tuple[str, str], ConditionResult] = {}
@@ -142,7 +143,8 @@ class _Search:
                 self._take(future.result(), hypotheses)
             if progress is not None and time.monotonic() > told + BETWEEN_PROGRESS:
                 told = time.monotonic()
-                progress(f"{len(self.proved)} conditions proved, {len(self.pending) + len(running)} open, {len(self.struck)} claims struck out")
+                waiting = len(self.pending) + len(running)
+                progress(f"{len(self.proved)} conditions proved, {waiting} open, {len(self.struck)} claims struck out")
 
     def _take(self, result: ConditionResult, hypotheses: frozenset[str]) -> None:
         if result.claim in self.struck:
@@ -181,7 +183,7 @@ class _Search:
                 break
             done = kept
         wanted: dict[str, None] = {}
-        pending = [name for name in self.needed if name in done and not self.induction.claims[name].lemma]
+        pending = [name for name in self.asked if name in done]
         while pending:
             name = pending.pop(0)
             if name not in wanted:
@@ -233,12 +235,5 @@ def _stop(processes: Iterable[object]) -> None:
 
     for number in processes:
         if isinstance(number, int):
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-
-
-def is_initial_violation(result: ConditionResult) -> bool:
-    """Whether a refuted condition is about initial states: then the claim is false of one."""
-    return result.answer is Answer.REFUTED and result.step == INITIALLY

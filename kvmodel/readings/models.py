@@ -91,7 +91,7 @@ class Model:
         found = model.eval(self.formulas.values[variable.name](*index), model_completion=True)
         match kind:
             case Bool():
-                return z3.is_true(found)
+                return bool(z3.is_true(found))
             case Element(domain) | Maybe(domain):
                 number = self.number(domain.name, found)
                 return domain.members[number] if isinstance(domain, Enumeration) else number

@@ -85,18 +85,20 @@ def given(trace: Trace) -> tuple[str, ...]:
     return tuple(found)
 
 
-def chosen(trace: Trace) -> tuple[str, ...]:
+def chosen(trace: Trace, *, any_state: bool = False) -> tuple[str, ...]:
     """What the initial state has where a run may start with anything, as ``client[r0] = OK``; plain values (false, none,
-    the first member of an enumeration) are left out, and so is what the page columns show."""
+    the first member of an enumeration) are left out, and so is what the page columns show. With `any_state`, of every
+    variable."""
     instance, layout = trace.instance, trace.instance.state_layout
     pages = ownership(instance.system)
     found = []
     for (name, index), value in zip(layout.places, trace.states[0].values, strict=True):
         variable = instance.system.by_name[name]
         plain = value in (None, False) or value == instance.values_of(variable.type)[0]
-        if not isinstance(variable.initial, Anything) or plain or (pages and name in (pages.holds.name, pages.content.name)):
+        if not (any_state or isinstance(variable.initial, Anything)) or plain or (pages and name in (pages.holds.name, pages.content.name)):
             continue
-        found.append(f"{_place(instance, variable, index)} = {_shown(instance, variable.type, value)}")
+        place = _place(instance, variable, index)
+        found.append(place if any_state and value is True else f"{place} = {_shown(instance, variable.type, value)}")
     return tuple(found)
 
 
@@ -130,11 +132,13 @@ def _shown(instance: Instance, kind: Type, value: Value) -> str:
     return str(value) if isinstance(kind, Number) else instance.show(kind, value)
 
 
-def rows(trace: Trace) -> Iterator[Row]:
-    """The initial state and every step; `pages` has ``HOLDERS/CONTENT`` for each page of the instance."""
+def rows(trace: Trace, *, any_state: bool = False) -> Iterator[Row]:
+    """The initial state and every step; `pages` has ``HOLDERS/CONTENT`` for each page of the instance. With `any_state` the
+    run starts somewhere: whatever is not plain in its first state is told."""
     instance = trace.instance
     pages = ownership(instance.system)
-    yield Row(0, "", "(initial state)", chosen(trace), _pages(instance, pages, trace.states[0]))
+    first = "(some state)" if any_state else "(initial state)"
+    yield Row(0, "", first, chosen(trace, any_state=any_state), _pages(instance, pages, trace.states[0]))
     for number, choice in enumerate(trace.steps, start=1):
         before, after = trace.states[number - 1], trace.states[number]
         node, step = node_of(instance, choice), step_text(instance, choice)
@@ -165,13 +169,13 @@ def _pages(instance: Instance, pages: Ownership | None, state: State) -> tuple[s
     return tuple(found)
 
 
-def trace_table(trace: Trace, width: int) -> tuple[Table, str]:
+def trace_table(trace: Trace, width: int, *, any_state: bool = False) -> tuple[Table, str]:
     """The trace as a table for `width` columns, and a sentence that explains its page columns (or '').
 
     Pages that the run never touches are left out; when the rest does not fit either, one column names the pages that
     the step changed.
     """
-    lines = list(rows(trace))
+    lines = list(rows(trace, any_state=any_state))
     pages = ownership(trace.instance.system)
     labels = [trace.instance.label(pages.page, page) for page in trace.instance.elements(pages.page)] if pages else []
     touched = [i for i in range(len(labels)) if any(line.pages[i] != f"{NOBODY}/{NOBODY}" for line in lines)]

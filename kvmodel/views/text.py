@@ -23,7 +23,18 @@ from kvmodel.verdict import Coverage, PropertyResult, Result, Verdict
 from kvmodel.views.console import PLAIN_WIDTH, columns, draw, indented, words
 from kvmodel.views.table import given, step_text, trace_table
 
-__all__ = ["command_line", "exploration_text", "flags_text", "result_text", "trace_text", "why_text"]
+__all__ = [
+    "command_line",
+    "ending",
+    "exploration_text",
+    "flags_text",
+    "properties_table",
+    "result_text",
+    "trace_parts",
+    "trace_text",
+    "verdict_line",
+    "why_text",
+]
 
 STYLES = {Verdict.HOLDS: "green", Verdict.VIOLATED: "bold red", Verdict.UNDECIDED: "yellow"}
 MOST_BLOCKED = 3  # bindings that are explained when not all arguments were given
@@ -34,8 +45,8 @@ def result_text(result: Result, instance: Instance, command: str, *, width: int 
     parts: list[RenderableType] = []
     headline = result.headline
     if headline is not None and headline.trace is not None:
-        parts += [*_trace(headline.trace, width), Text()]
-    parts += [_verdict(result), Text(), *_properties(result), *_findings(result), *_end(result, instance, command, width)]
+        parts += [*trace_parts(headline.trace, width), Text()]
+    parts += [verdict_line(result), Text(), properties_table(result), *_findings(result), *ending(instance.system, command, width)]
     return draw(parts, width=width, colour=colour)
 
 
@@ -45,16 +56,17 @@ def exploration_text(result: Result, instance: Instance, command: str, *, width:
     fired.columns[1].justify = "right"
     for name, count in result.fired:
         fired.add_row(words(name, "" if count else "yellow"), words(f"{count:,}"))
-    parts: list[RenderableType] = [_verdict(result), Text(), fired, Text(), *_properties(result)]
-    return draw([*parts, *_findings(result), *_end(result, instance, command, width)], width=width, colour=colour)
+    parts: list[RenderableType] = [verdict_line(result), Text(), fired, Text(), properties_table(result)]
+    return draw([*parts, *_findings(result), *ending(instance.system, command, width)], width=width, colour=colour)
 
 
 def trace_text(trace: Trace, *, width: int = PLAIN_WIDTH, colour: bool = False) -> str:
     """A trace as a table, with the sentence that says what it shows."""
-    return draw(_trace(trace, width), width=width, colour=colour)
+    return draw(trace_parts(trace, width), width=width, colour=colour)
 
 
-def _trace(trace: Trace, width: int) -> list[RenderableType]:
+def trace_parts(trace: Trace, width: int) -> list[RenderableType]:
+    """What `trace_text` draws."""
     table, legend = trace_table(trace, width)
     facts = given(trace)
     parts: list[RenderableType] = []
@@ -109,7 +121,8 @@ def _paragraphs(doc: str) -> str:
     return "\n".join(" ".join(paragraph.split()) for paragraph in textwrap.dedent(doc).strip().split("\n\n")) if doc.strip() else ""
 
 
-def _verdict(result: Result) -> Text:
+def verdict_line(result: Result) -> Text:
+    """The verdict, the headline, and what was covered, on two lines."""
     line = words(f"{result.spec}: ", "bold")
     line.append(result.verdict.value, STYLES[result.verdict])
     headline = result.headline
@@ -126,13 +139,14 @@ def _length(result: PropertyResult) -> str:
     return f" in {result.length} step{'' if result.length == 1 else 's'}" if result.length else " in the initial state"
 
 
-def _properties(result: Result) -> Iterator[RenderableType]:
+def properties_table(result: Result) -> Table:
+    """A line for each property."""
     table = columns("property", "verdict", "coverage", "")
     for entry in result.properties:
         table.add_row(
             words(entry.name), words(entry.verdict.value, STYLES[entry.verdict]), words(entry.coverage.word), words(_told(entry))
         )
-    yield table
+    return table
 
 
 def _told(entry: PropertyResult) -> str:
@@ -158,11 +172,12 @@ def _findings(result: Result) -> Iterator[RenderableType]:
         yield indented(words(finding.message), 4)
 
 
-def _end(result: Result, instance: Instance, command: str, width: int) -> Iterator[RenderableType]:
-    if instance.system.flags:
+def ending(system: TransitionSystem, command: str, width: int, *, all_flags: bool = False) -> Iterator[RenderableType]:
+    """The effective flags (`all_flags`: that there are none) and the command that reproduces a result."""
+    if system.flags:
         yield Text()
         yield words("flags", "bold")
-        yield indented(_flags(instance.system))
+        yield indented(words("every assignment of " + ", ".join(flag.name for flag in system.flags)) if all_flags else _flags(system))
     yield Text()
     yield words("reproduce", "bold")
     for line in _wrapped_command(command, width - 2):
