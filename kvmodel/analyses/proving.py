@@ -15,7 +15,7 @@ from kvmodel.readings.counterexample import Induced, Reached, reached
 from kvmodel.readings.explore import explore
 from kvmodel.readings.induction import Proof, prove
 from kvmodel.readings.solver import LIMIT, Answer, ConditionResult
-from kvmodel.verdict import Coverage, PropertyResult, Result, Verdict, overall
+from kvmodel.verdict import Coverage, Finding, FindingKind, PropertyResult, Result, Verdict, overall
 
 __all__ = ["Proving", "Unproved", "prove_properties"]
 
@@ -82,11 +82,17 @@ def prove_properties(
     verdict = overall(results)
     coverage = next((entry.coverage for entry in results if entry.verdict is verdict), covered)
     result = Result(
-        system.name, "prove", verdict, coverage, results,
+        system.name, "prove", verdict, coverage, results, _findings(proof),
         statistics=statistics, seconds=time.monotonic() - started, asked=tuple(properties),
     )  # fmt: skip
     decided = {entry.name for entry in results if entry.verdict is Verdict.VIOLATED}
     return Proving(result, proof, tuple(entry for entry in unproved if entry.induced.claim not in decided))
+
+
+def _findings(proof: Proof) -> tuple[Finding, ...]:
+    actions = (proof.system.action(name) for name in proof.never)
+    message = "no state that satisfies what is proved enables it, at any size"
+    return tuple(Finding(FindingKind.ACTION_NEVER_FIRED, action.name, str(action.at), message) for action in actions)
 
 
 _NOTHING = PropertyResult("", Verdict.UNDECIDED, Coverage())

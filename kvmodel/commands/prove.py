@@ -73,9 +73,11 @@ def prove(
 
 
 def _print(proving: Proving, properties: tuple[str, ...], options: dict[str, object], verbose: bool, as_json: bool) -> None:
+    from kvmodel.verdict import Coverage
     from kvmodel.views.text import command_line
 
-    command = command_line("prove", proving.result.spec, properties, options=options, coverage=proving.result.coverage)
+    flags = None if proving.proof.all_flags else tuple(proving.proof.system.flag_values.items())
+    command = command_line("prove", proving.result.spec, properties, options=options, coverage=Coverage(flags=flags))
     if as_json:
         from kvmodel.views.proof import proof_object
 

@@ -32,10 +32,11 @@ from kvmodel.language.types import BOOL, COUNT, Counter, Span, Value
 from kvmodel.readings.fold import fold_system
 from kvmodel.readings.ground import simplify
 
-__all__ = ["INITIALLY", "OBVIOUSLY", "Claim", "Induction", "VerificationCondition", "after", "calls_for_elements", "closed"]
+__all__ = ["INITIALLY", "NEVER", "OBVIOUSLY", "Claim", "Induction", "VerificationCondition", "after", "calls_for_elements", "closed"]
 
 INITIALLY = "initially"  # the conditions that initial states satisfy a claim
 OBVIOUSLY = "implied"  # the conditions that claims imply a claim
+NEVER = "never enabled"  # in place of a claim: that the claims leave no state in which an action is enabled
 NOWHERE = Span()
 
 
@@ -273,7 +274,11 @@ class Induction:
         return (OBVIOUSLY,) if claim.derived else (INITIALLY, *self.touched(claim))
 
     def condition(self, step: str, name: str) -> VerificationCondition:
-        """The condition of the claim called `name` for a step, with all hypotheses."""
+        """The condition of the claim called `name` for a step, with all hypotheses; or that an action is `NEVER` enabled."""
+        if name == NEVER:
+            action = self.actions[step]
+            guards = tuple(guard.condition for guard in action.guards)
+            return VerificationCondition(step, name, action.parameters, self.assumptions, self.hypotheses, guards, FALSE)
         claim = self.claims[name]
         if step == INITIALLY:
             return self.initially(claim)

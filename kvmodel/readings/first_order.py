@@ -19,7 +19,7 @@ from kvmodel.errors import InternalError, KvmodelError
 from kvmodel.language.expressions import Apply, Bound, Cell, Const, Expr, FlagRead, Named, Quantified, Read
 from kvmodel.language.operators import Binder, Operator
 from kvmodel.language.system import TransitionSystem, Variable
-from kvmodel.language.types import Bool, Counter, Domain, Element, Enumeration, Maybe, Number, Span, Type
+from kvmodel.language.types import Bool, Domain, Element, Enumeration, Maybe, Number, Span, Type
 from kvmodel.readings.conditions import VerificationCondition
 
 __all__ = ["Formulas", "NotFirstOrder"]
@@ -152,22 +152,22 @@ class Formulas:
                     raise InternalError(f"the first-order reading has no meaning for operator {operator.value!r}")
                 return MEANING[operator](self, [self.meaning(part, environment) for part in arguments])
             case Quantified(binder, variables, body, at):
-                if binder is Binder.COUNT:
-                    raise NotFirstOrder(at)
-                return self._quantified(binder, variables, body, environment)
+                return self._quantified(binder, variables, body, environment, at)
             case Cell():
                 raise InternalError("the first-order reading took a cell of a finite instance")
 
-    def _quantified(self, binder: Binder, variables: tuple[Bound, ...], body: Expr, environment: Environment) -> Term:
+    def _quantified(self, binder: Binder, variables: tuple[Bound, ...], body: Expr, environment: Environment, at: Span) -> Term:
         # Quantifiers over a few listed members are written out.
         listed = next((variable for variable in variables if variable.domain.name in self.members), None)
         if listed is not None:
             others = tuple(variable for variable in variables if variable is not listed)
-            parts = []
-            for member in self.members[listed.domain.name]:
-                inner = {**environment, listed.name: member}
-                parts.append(self._quantified(binder, others, body, inner) if others else self.meaning(body, inner))
-            return z3.And(*parts) if binder is Binder.ALL else z3.Or(*parts)
+            insides = [{**environment, listed.name: member} for member in self.members[listed.domain.name]]
+            return BINDING[binder](
+                self, [self._quantified(binder, others, body, inside, at) if others else self.meaning(body, inside) for inside in insides],
+                bool(others),
+            )
+        if binder is Binder.COUNT:
+            raise NotFirstOrder(at)
         bound = [self.constant(variable) for variable in variables]
         inner = {**environment, **{variable.name: constant for variable, constant in zip(variables, bound, strict=True)}}
         return (z3.ForAll if binder is Binder.ALL else z3.Exists)(bound, self.meaning(body, inner))
@@ -181,11 +181,26 @@ class Formulas:
                 return some if isinstance(kind, Element) else Optional(z3.BoolVal(value is None, ctx=self.context), some)
             case Maybe(domain) if value is None:
                 return Optional(z3.BoolVal(True, ctx=self.context), z3.Const(f"some.{domain.name}", self.sort(domain)))
-            case Counter() | Number() if isinstance(value, int):
-                return z3.IntVal(value, ctx=self.context)
-            case _ if isinstance(value, int) and not isinstance(kind, Element | Maybe):
+            case Maybe(domain) | Element(domain) if isinstance(value, int):
+                # Only systems made by a program name an element, to start with. That two such elements differ is left open.
+                members = self.members.get(domain.name)
+                some = z3.Const(f"{domain.name} {value}", self.sort(domain)) if members is None else members[value % len(members)]
+                return some if isinstance(kind, Element) else Optional(z3.BoolVal(False, ctx=self.context), some)
+            case _ if isinstance(value, int):
                 return z3.IntVal(value, ctx=self.context)
         raise InternalError(f"the first-order reading has no constant for {value!r}")
+
+
+def _count(formulas: Formulas, parts: Sequence[Term], counted: bool) -> Term:
+    return z3.Sum(*(part if counted else z3.If(part, z3.IntVal(1, formulas.context), z3.IntVal(0, formulas.context)) for part in parts))
+
+
+# Over listed members. `counted`: the parts of a count are counts themselves, of variables that are bound inside.
+BINDING: Mapping[Binder, Callable[[Formulas, Sequence[Term], bool], Term]] = {
+    Binder.ALL: lambda _, parts, counted: z3.And(*parts),
+    Binder.ANY: lambda _, parts, counted: z3.Or(*parts),
+    Binder.COUNT: _count,
+}
 
 
 def _element(meaning: Meaning) -> Term:

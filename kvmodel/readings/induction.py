@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from kvmodel.errors import UsageError
+from kvmodel.language.expressions import FALSE
 from kvmodel.language.system import PropertyKind, TransitionSystem
-from kvmodel.readings.conditions import Induction
+from kvmodel.readings.conditions import NEVER, Induction
 from kvmodel.readings.counterexample import Induced, smallest
 from kvmodel.readings.solver import LIMIT, Answer, ConditionResult, ConditionSolver
 
@@ -44,6 +45,8 @@ class Proof:
     conditions: tuple[ConditionResult, ...]
     open: Mapping[str, ConditionResult]
     counterexamples: Mapping[str, Induced] = field(default_factory=dict)
+    never: tuple[str, ...] = ()
+    """Actions that no state of the inductive set enables: what makes a proof mean less than it seems to."""
     stopped: str = ""
     seconds: float = field(default=0.0, compare=False)
 
@@ -86,8 +89,10 @@ def prove(
     stopped = ""
     processes = min(os.cpu_count() or 1, MOST_PROCESSES) if jobs is None else jobs
     with _workers(system, all_flags, seed, limit, processes) as ask:
+        never: tuple[str, ...] = ()
         try:
             search.run(ask, deadline, progress, 2 * processes)
+            never = _never(search, ask)
         except KeyboardInterrupt:
             stopped = "interrupted"
         except TimeoutError:
@@ -103,9 +108,8 @@ def prove(
                 if found is not None:
                     counterexamples[name] = found
     conditions = tuple(result for (_, claim), result in search.proved.items() if claim in claims)
-    return Proof(
-        system, all_flags, asked, tuple(claims), conditions, dict(search.struck), counterexamples, stopped, time.monotonic() - started
-    )
+    seconds = time.monotonic() - started
+    return Proof(system, all_flags, asked, tuple(claims), conditions, dict(search.struck), counterexamples, never, stopped, seconds)
 
 
 class _Search:
@@ -190,6 +194,14 @@ class _Search:
                 wanted[name] = None
                 pending += sorted(used for step in self.induction.steps(name) for used in self.proved[step, name].used)
         return [name for name in self.induction.claims if name in wanted]
+
+
+def _never(search: _Search, ask: Ask) -> tuple[str, ...]:
+    """The actions that the inductive set shows to be enabled in no state, but for those that flags switch off."""
+    claims = frozenset(search.inductive())
+    actions = search.induction.actions.values()
+    waiting = {action.name: ask(action.name, NEVER, claims) for action in actions if all(guard.condition != FALSE for guard in action.guards)}
+    return tuple(name for name, future in waiting.items() if future.result().answer is Answer.PROVED)
 
 
 _solver: ConditionSolver  # of a worker process, which is told once what it works on

@@ -18,7 +18,7 @@ from kvmodel.traces.trace import Trace
 from kvmodel.views.console import PLAIN_WIDTH, columns, draw, indented, words
 from kvmodel.views.fragment import fragments
 from kvmodel.views.table import given, step_text, trace_table
-from kvmodel.views.text import ending, properties_table, trace_parts, verdict_line
+from kvmodel.views.text import ending, findings_parts, properties_table, trace_parts, verdict_line
 
 __all__ = ["proof_object", "proof_text"]
 
@@ -39,7 +39,8 @@ def proof_text(proving: Proving, command: str, *, verbose: bool = False, width: 
         parts += [*trace_parts(headline.trace, width), Text()]
     for entry in proving.unproved:
         parts += [*_induced(entry, width), Text()]
-    parts += [verdict_line(result), Text(), properties_table(result), *_lemmas(proving), Text(), *_decidable(proving)]
+    parts += [verdict_line(result), Text(), properties_table(result), *_lemmas(proving)]
+    parts += [*_decidable(proving), *findings_parts(result)]
     if verbose:
         parts += [Text(), *_conditions((*proving.proof.conditions, *proving.proof.open.values()))]
     return draw([*parts, *ending(system, command, width, all_flags=proving.proof.all_flags)], width=width, colour=colour)
@@ -56,7 +57,8 @@ def _induced(entry: Unproved, width: int) -> Iterator[RenderableType]:
     arguments = ", ".join(
         f"{name} = {instance.label(domain, value)}" for (name, domain), value in zip(claim, found.binding, strict=True)
     )
-    yield Text.assemble((found.claim, "bold"), " is ", ("not inductive", "yellow"), f": {what} it{f' for {arguments}' if arguments else ''}")
+    head = Text.assemble((found.claim, "bold"), " is ", ("not inductive", "yellow"))
+    yield head.append(f": {what} it{f' for {arguments}' if arguments else ''}")
     yield indented(words("The first state satisfies every other claim; it need not be one that a run gets to.", "dim"))
     facts = given(trace)
     if facts:
@@ -100,6 +102,7 @@ def _decidable(proving: Proving) -> Iterator[RenderableType]:
         condition = induction.condition(result.step, result.claim).under(result.used)
         entries.append((result.name, fragment(induction.system, condition)))
     if entries:
+        yield Text()
         yield from fragments(entries)
 
 

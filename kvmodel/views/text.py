@@ -27,6 +27,7 @@ __all__ = [
     "command_line",
     "ending",
     "exploration_text",
+    "findings_parts",
     "flags_text",
     "properties_table",
     "result_text",
@@ -46,7 +47,7 @@ def result_text(result: Result, instance: Instance, command: str, *, width: int 
     headline = result.headline
     if headline is not None and headline.trace is not None:
         parts += [*trace_parts(headline.trace, width), Text()]
-    parts += [verdict_line(result), Text(), properties_table(result), *_findings(result), *ending(instance.system, command, width)]
+    parts += [verdict_line(result), Text(), properties_table(result), *findings_parts(result), *ending(instance.system, command, width)]
     return draw(parts, width=width, colour=colour)
 
 
@@ -57,7 +58,7 @@ def exploration_text(result: Result, instance: Instance, command: str, *, width:
     for name, count in result.fired:
         fired.add_row(words(name, "" if count else "yellow"), words(f"{count:,}"))
     parts: list[RenderableType] = [verdict_line(result), Text(), fired, Text(), properties_table(result)]
-    return draw([*parts, *_findings(result), *ending(instance.system, command, width)], width=width, colour=colour)
+    return draw([*parts, *findings_parts(result), *ending(instance.system, command, width)], width=width, colour=colour)
 
 
 def trace_text(trace: Trace, *, width: int = PLAIN_WIDTH, colour: bool = False) -> str:
@@ -160,7 +161,8 @@ def _told(entry: PropertyResult) -> str:
     return "; ".join(part for part in (told, entry.reason) if part)
 
 
-def _findings(result: Result) -> Iterator[RenderableType]:
+def findings_parts(result: Result) -> Iterator[RenderableType]:
+    """What makes a verdict mean less than it seems to."""
     if not result.findings:
         return
     yield Text()

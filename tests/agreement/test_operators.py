@@ -7,15 +7,17 @@ from functools import cache
 from typing import Any, TypeAlias
 
 import pytest
+import z3
 
 from kvmodel.errors import InternalError
 from kvmodel.language.expressions import Apply, Cell, Const, Expr, Quantified, Read, negation, rebuild, walk
 from kvmodel.language.instance import Instance, State
 from kvmodel.language.operators import Binder, Operator
-from kvmodel.language.types import BOOL, COUNT, Bool, Count, Counter, Number, Type, Value
-from kvmodel.readings import dense, encoding, fold, ground, run
+from kvmodel.language.types import BOOL, COUNT, Bool, Count, Counter, Element, Maybe, Number, Type, Value
+from kvmodel.readings import dense, encoding, first_order, fold, ground, run
 from kvmodel.readings.compiled import CompiledSystem
 from kvmodel.readings.emitter import Emitter
+from kvmodel.readings.first_order import Formulas, Optional
 from kvmodel.readings.ground import Grounder
 from kvmodel.readings.run import Interpreter
 from tests.agreement.bounded import Bounded
@@ -104,6 +106,49 @@ def by_bounded_reading(expr: Expr) -> Evaluator:
     return value
 
 
+def by_formulas(expr: Expr) -> Evaluator:
+    """As a formula over sorts of the board's sizes, with the values of a state in place."""
+    instance = board().instance
+    formulas = Formulas(instance.system, dict(instance.sizes))
+
+    def term(kind: Type, value: Value) -> Any:
+        if isinstance(kind, Bool):
+            return z3.BoolVal(bool(value), formulas.context)
+        if isinstance(kind, Element | Maybe):
+            names = list(instance.elements(kind.domain))
+            return formulas.members[kind.domain.name][0 if value is None else names.index(value)]
+        return z3.IntVal(value, formulas.context)
+
+    def places(state: State) -> list[tuple[Any, Any]]:
+        found = []
+        for layout, values in ((instance.rigid_layout, state.rigid), (instance.state_layout, state.values)):
+            for (name, index), kind, value in zip(layout.places, layout.types, values, strict=True):
+                keys = [term(Element(key), part) for key, part in zip(instance.system.by_name[name].keys, index, strict=True)]
+                found.append((formulas.values[name](*keys), term(kind, value)))
+                if name in formulas.nones:
+                    found.append((formulas.nones[name](*keys), z3.BoolVal(value is None, formulas.context)))
+        return found
+
+    def plain(found: Any, state: State) -> Value:
+        solver = z3.Solver(ctx=formulas.context)
+        solver.add(*(place == value for place, value in places(state)))
+        assert solver.check() == z3.sat
+        result = solver.model().eval(found, model_completion=True)
+        if z3.is_bool(result):
+            return bool(z3.is_true(result))
+        if z3.is_int_value(result):
+            return int(result.as_long())
+        (name,) = [name for name, members in formulas.members.items() if any(member.eq(result) for member in members)]
+        number = [member.eq(result) for member in formulas.members[name]].index(True)
+        return instance.domains[name][number]
+
+    def value(state: State) -> Value:
+        found = formulas.meaning(expr, {})
+        return plain(found, state) if not isinstance(found, Optional) else None if plain(found.none, state) else plain(found.value, state)
+
+    return value
+
+
 VALUES: dict[str, Callable[[Expr], Evaluator]] = {
     "interpreter": by_interpreter,
     "grounding": by_grounding,
@@ -111,6 +156,7 @@ VALUES: dict[str, Callable[[Expr], Evaluator]] = {
     "dense code": by_dense_code,
     "compiled step": by_compiled_step,
     "bounded reading": by_bounded_reading,
+    "formulas": by_formulas,
 }
 
 
@@ -124,7 +170,7 @@ def wrong_cases(reading: str, operator: Operator | Binder) -> list[str]:
                 got, expected = value(state), row.meaning(View(board().instance, state))
                 if got != expected or isinstance(got, bool) is not isinstance(expected, bool):
                     found.append(f"{row.expr} is {got!r}, not {expected!r}, in {state}")
-        except (InternalError, AssertionError, TypeError, IndexError, KeyError, ValueError) as error:
+        except (InternalError, AssertionError, TypeError, IndexError, KeyError, ValueError, z3.Z3Exception) as error:
             found.append(f"{row.expr}: {error!r}")
     return found
 
@@ -284,6 +330,24 @@ def spoil_bounded(monkeypatch: pytest.MonkeyPatch, operator: Operator | Binder) 
     monkeypatch.setitem(table, operator, wrong)
 
 
+def spoil_formulas(monkeypatch: pytest.MonkeyPatch, operator: Operator | Binder) -> None:
+    table: Any = first_order.MEANING if isinstance(operator, Operator) else first_order.BINDING
+    meaning = table[operator]
+
+    def wrong(formulas: Any, parts: Any, *rest: Any) -> Any:
+        if operator is Operator.IF:
+            return meaning(formulas, [parts[0], parts[2], parts[1]])
+        found = meaning(formulas, parts, *rest)
+        if z3.is_bool(found):
+            return z3.Not(found)
+        if z3.is_int(found):
+            return found + 1
+        one, other = formulas.members["Thing"]
+        return z3.If(found == one, other, one)
+
+    monkeypatch.setitem(table, operator, wrong)
+
+
 MISTAKES: dict[str, tuple[Callable[[pytest.MonkeyPatch, Any], None], tuple[Operator | Binder, ...]]] = {
     "interpreter": (spoil_interpreter, ALL),
     "grounding": (spoil_grounding, ALL),
@@ -291,6 +355,7 @@ MISTAKES: dict[str, tuple[Callable[[pytest.MonkeyPatch, Any], None], tuple[Opera
     "dense code": (spoil_dense, tuple(Operator)),  # binders are grounded away before
     "compiled step": (spoil_compiled, ALL),
     "bounded reading": (spoil_bounded, ALL),
+    "formulas": (spoil_formulas, ALL),
 }
 
 
