@@ -1,0 +1,5 @@
+"""``python -m kvmodel``."""
+
+from kvmodel.cli import main
+
+main()
