@@ -671,7 +671,7 @@ class Handoff(Pages):
     def zeroed_is_blank(s, r: Request, p: Page) -> bool:
         """Where pages are zeroed and the quarantine waits, a free page is blank, and a held one blank or the holder's own."""
         return implies(
-            s.zero_on_free and s.quarantine and not s.quarantine_gives_up and not s.sends_reserved_row,
+            s.zero_on_free and s.quarantine and not s.quarantine_gives_up,
             implies(s.free[p], s.content[p] is None) and implies(s.holds[r, p], s.own_or_blank(r, p)),
         )
 
