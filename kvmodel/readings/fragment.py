@@ -106,7 +106,7 @@ class _Facts:
     """What one expression brings: functions it uses and its quantifiers (both as terms), whether it counts."""
 
     functions: dict[str, Terms] = field(default_factory=dict)
-    quantifiers: dict[Terms, None] = field(default_factory=dict)
+    quantifiers: list[Terms] = field(default_factory=list)
     arithmetic: bool = False
     counts: Span | None = None
 
@@ -156,7 +156,7 @@ def _facts(same: _Same, positive: bool) -> _Facts:
 Scope: TypeAlias = Mapping[str, frozenset[Bound]]
 
 
-def _quantifiers(expr: Expr, positive: bool, scope: Scope, found: dict[Terms, None]) -> None:
+def _quantifiers(expr: Expr, positive: bool, scope: Scope, found: list[Terms]) -> None:
     """The terms of the existential quantifiers in `expr`, which is asserted (`positive`) or denied.
 
     `scope` has, for each variable in whose scope this is, the universal variables that it depends on: itself when it is
@@ -173,7 +173,7 @@ def _quantifiers(expr: Expr, positive: bool, scope: Scope, found: dict[Terms, No
             mentioned = free_names(body) - {v.name for v in variables}
             needs = frozenset[Bound]().union(*(scope.get(name, frozenset()) for name in mentioned))
             names = tuple(sorted(need.domain.name for need in needs))
-            found.update({Terms(v.domain.name, names, at=at): None for v in variables if isinstance(v.domain, Sort)})
+            found += [Terms(v.domain.name, names, at=at) for v in variables if isinstance(v.domain, Sort)]
             _quantifiers(body, positive, {**scope, **{v.name: needs for v in variables}}, found)
         case Apply(Operator.AND | Operator.OR, arguments):
             for part in arguments:
