@@ -404,7 +404,9 @@ class SecondReader:
                 entry = self.cells.all[slot]
                 sort = _valued_in(entry.cell.type)
                 if isinstance(entry.key, SomeOther):
-                    needing.append((slot, column != 0))
+                    # a question from before an element was drawn is in what drawn elements satisfy, and asked anew elsewhere
+                    if entry.key.number == sizes[entry.key.sort.name]:
+                        needing.append((slot, column != 0))
                 elif sort:
                     needing.append((slot, column >= sizes[sort]))
             needs = sum((mask.astype(np.int16) for _, mask in needing), np.zeros(table.rows, dtype=np.int16))

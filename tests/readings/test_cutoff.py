@@ -256,6 +256,21 @@ def test_values_of_functions_are_drawn_where_they_matter() -> None:
     assert same.judgement is Judgement.DISAGREED
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+def test_an_old_question_about_others_is_not_answered_by_an_element_drawn_since(swapped: bool) -> None:
+    """Some page is held by some request, and some early request holds nothing: these are two requests."""
+    b = built()
+    holds, on, early = b.relation("holds", REQUEST, PAGE), b.relation("on", PAGE), b.relation("early", REQUEST)
+    system = b.build()
+    held = any_([p], and_(on(p), any_([r], holds(r, p))))
+    idle = any_([r], and_(early(r), all_([p], not_(holds(r, p)))))
+    found = ask(system, constant(False), *((idle, held) if swapped else (held, idle)))
+    assert found.judgement is Judgement.DISAGREED
+    assert dict(found.elements)["Request"] == 2
+    only = all_([r, var("s", REQUEST)], eq(r, var("s", REQUEST)))
+    assert ask(system, constant(False), held, idle, hypotheses=(only,)).judgement is Judgement.AGREED
+
+
 def test_parameters_can_coincide() -> None:
     b = built()
     on = b.relation("on", PAGE)
