@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: incident test lint slow bench simulate variants clean
+.PHONY: incident test lint slow bench simulate variants proofs clean
 
 incident: .venv/ready  ## the 2026 incident: its counterexample, then the recommended design
 	@$(BIN)/kvmodel check handoff:buggy --expect violated
@@ -27,6 +27,9 @@ simulate: .venv/ready  ## the incident at its real size
 
 variants: .venv/ready  ## write the table of docs/variants.md again
 	$(BIN)/python -m tests.specs.variants
+
+proofs: .venv/ready  ## prove everything that ships again and write proofs/ anew (minutes)
+	PYTHONHASHSEED=0 $(BIN)/python -m tests.specs.proofs
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv

@@ -1,0 +1,22 @@
+; drain/isolated_write: drain keeps isolated_write
+; unsat means that this is true, given
+;   isolated_write
+(set-logic ALL)
+(declare-sort Page 0)
+(declare-sort Request 0)
+(declare-fun quarantined (Page) Bool)
+(declare-fun drain.p () Page)
+(declare-fun reading (Request Page) Bool)
+(declare-fun writing (Request Page) Bool)
+(declare-fun p () Page)
+(declare-fun holds (Request Page) Bool)
+(declare-fun r () Request)
+(assert (quarantined drain.p))
+(assert (not (exists ((r Request)) (or (writing r drain.p) (reading r drain.p)))))
+(assert (let ((a!1 (or (not (writing r p))
+               (holds r p)
+               (and (not (= drain.p p)) (quarantined p)))))
+  (not a!1)))
+(assert (forall ((r Request) (p Page))
+  (or (not (writing r p)) (holds r p) (quarantined p))))
+(check-sat)

@@ -1,0 +1,17 @@
+; give_up/isolated_write: give_up keeps isolated_write
+; unsat means that this is true
+(set-logic ALL)
+(declare-sort Page 0)
+(declare-sort Request 0)
+(declare-fun quarantined (Page) Bool)
+(declare-fun p () Page)
+(declare-fun give_up.p () Page)
+(declare-fun holds (Request Page) Bool)
+(declare-fun r () Request)
+(declare-fun writing (Request Page) Bool)
+(assert false)
+(assert (let ((a!1 (or (not (writing r p))
+               (holds r p)
+               (and (not (= give_up.p p)) (quarantined p)))))
+  (not a!1)))
+(check-sat)

@@ -1,0 +1,22 @@
+; allocate/isolated_write: allocate keeps isolated_write
+; unsat means that this is true, given
+;   isolated_write
+(set-logic ALL)
+(declare-sort Page 0)
+(declare-sort Request 0)
+(declare-fun free (Page) Bool)
+(declare-fun allocate.p () Page)
+(declare-fun quarantined (Page) Bool)
+(declare-fun p () Page)
+(declare-fun holds (Request Page) Bool)
+(declare-fun r () Request)
+(declare-fun allocate.r () Request)
+(declare-fun writing (Request Page) Bool)
+(assert (free allocate.p))
+(assert (not (or (not (writing r p))
+         (and (= allocate.r r) (= allocate.p p))
+         (holds r p)
+         (quarantined p))))
+(assert (forall ((r Request) (p Page))
+  (or (not (writing r p)) (holds r p) (quarantined p))))
+(check-sat)

@@ -1,0 +1,23 @@
+; end_read/fresh_read: end_read keeps fresh_read
+; unsat means that this is true, given
+;   fresh_read
+(set-logic ALL)
+(declare-sort Page 0)
+(declare-sort Request 0)
+(declare-fun reading (Request Page) Bool)
+(declare-fun end_read.p () Page)
+(declare-fun end_read.r () Request)
+(declare-fun r () Request)
+(declare-fun content (Page) Request)
+(declare-fun p () Page)
+(declare-fun content.none (Page) Bool)
+(declare-fun written (Request Page) Bool)
+(assert (reading end_read.r end_read.p))
+(assert (let ((a!1 (and (not (and (= end_read.r r) (= end_read.p p))) (reading r p))))
+(let ((a!2 (or (not a!1)
+               (and (written r p) (not (content.none p)) (= (content p) r)))))
+  (not a!2))))
+(assert (forall ((r Request) (p Page))
+  (or (not (reading r p))
+      (and (written r p) (not (content.none p)) (= (content p) r)))))
+(check-sat)

@@ -1,0 +1,22 @@
+; land/no_use_after_free: land keeps no_use_after_free
+; unsat means that this is true, given
+;   no_use_after_free
+(set-logic ALL)
+(declare-sort Page 0)
+(declare-sort Request 0)
+(declare-fun writing (Request Page) Bool)
+(declare-fun land.p () Page)
+(declare-fun land.r () Request)
+(declare-fun q () Request)
+(declare-fun r () Request)
+(declare-fun reading (Request Page) Bool)
+(declare-fun p () Page)
+(declare-fun holds (Request Page) Bool)
+(assert (writing land.r land.p))
+(assert (let ((a!1 (and (not (and (= land.r q) (= land.p p))) (writing q p))))
+(let ((a!2 (not (and (holds r p) (or a!1 (reading q p))))))
+  (not (or a!2 (= r q))))))
+(assert (forall ((r Request) (q Request) (p Page))
+  (let ((a!1 (not (and (holds r p) (or (writing q p) (reading q p))))))
+    (or a!1 (= r q)))))
+(check-sat)

@@ -1,0 +1,20 @@
+; abort/exclusive_owner: abort keeps exclusive_owner
+; unsat means that this is true, given
+;   exclusive_owner
+(set-logic ALL)
+(declare-sort Page 0)
+(declare-sort Request 0)
+(declare-fun holds (Request Page) Bool)
+(declare-fun abort.r () Request)
+(declare-fun q () Request)
+(declare-fun r () Request)
+(declare-fun p () Page)
+(assert (exists ((p Page)) (holds abort.r p)))
+(assert (let ((a!1 (and (not (and (= abort.r r) (holds abort.r p)))
+                (holds r p)
+                (not (and (= abort.r q) (holds abort.r p)))
+                (holds q p))))
+  (not (or (not a!1) (= r q)))))
+(assert (forall ((r Request) (q Request) (p Page))
+  (or (not (and (holds r p) (holds q p))) (= r q))))
+(check-sat)

@@ -1,0 +1,23 @@
+; end_read/isolated_read: end_read keeps isolated_read
+; unsat means that this is true, given
+;   isolated_read
+(set-logic ALL)
+(declare-sort Page 0)
+(declare-sort Request 0)
+(declare-fun reading (Request Page) Bool)
+(declare-fun end_read.p () Page)
+(declare-fun end_read.r () Request)
+(declare-fun r () Request)
+(declare-fun content (Page) Request)
+(declare-fun p () Page)
+(declare-fun content.none (Page) Bool)
+(declare-fun holds (Request Page) Bool)
+(assert (reading end_read.r end_read.p))
+(assert (let ((a!1 (and (not (and (= end_read.r r) (= end_read.p p))) (reading r p)))
+      (a!2 (or (content.none p) (and (not (content.none p)) (= (content p) r)))))
+  (not (or (not a!1) (and (holds r p) a!2)))))
+(assert (forall ((r Request) (p Page))
+  (let ((a!1 (or (content.none p)
+                 (and (not (content.none p)) (= (content p) r)))))
+    (or (not (reading r p)) (and (holds r p) a!1)))))
+(check-sat)

@@ -1,0 +1,42 @@
+; land/written_is_own: land keeps written_is_own
+; unsat means that this is true, given
+;   exclusive_owner
+;   isolated_write
+;   pages_conserved
+;   written_is_held
+;   written_is_own
+(set-logic ALL)
+(declare-sort Page 0)
+(declare-sort Request 0)
+(declare-fun writing (Request Page) Bool)
+(declare-fun land.p () Page)
+(declare-fun land.r () Request)
+(declare-fun r () Request)
+(declare-fun content (Page) Request)
+(declare-fun p () Page)
+(declare-fun content.none (Page) Bool)
+(declare-fun written (Request Page) Bool)
+(declare-fun holds (Request Page) Bool)
+(declare-fun quarantined (Page) Bool)
+(declare-fun free (Page) Bool)
+(assert (writing land.r land.p))
+(assert (let ((a!1 (not (or (and (= land.r r) (= land.p p) (holds land.r land.p))
+                    (written r p))))
+      (a!2 (and (not (ite (= land.p p) false (content.none p)))
+                (= (ite (= land.p p) land.r (content p)) r))))
+  (not (or a!1 a!2))))
+(assert (forall ((r Request) (p Page))
+  (or (not (writing r p)) (holds r p) (quarantined p))))
+(assert (forall ((r Request) (q Request) (p Page))
+  (or (not (and (holds r p) (holds q p))) (= r q))))
+(assert (forall ((p Page))
+  (or (free p) (quarantined p) (exists ((r Request)) (holds r p)))))
+(assert (forall ((p Page)) (not (and (free p) (quarantined p)))))
+(assert (forall ((p Page))
+  (let ((a!1 (exists ((r Request))
+               (and (holds r p) (or (free p) (quarantined p))))))
+    (not a!1))))
+(assert (forall ((r Request) (p Page)) (or (not (written r p)) (holds r p))))
+(assert (forall ((r Request) (p Page))
+  (or (not (written r p)) (and (not (content.none p)) (= (content p) r)))))
+(check-sat)

@@ -1,0 +1,21 @@
+; abort/isolated_write: abort keeps isolated_write
+; unsat means that this is true, given
+;   isolated_write
+(set-logic ALL)
+(declare-sort Page 0)
+(declare-sort Request 0)
+(declare-fun holds (Request Page) Bool)
+(declare-fun abort.r () Request)
+(declare-fun quarantined (Page) Bool)
+(declare-fun p () Page)
+(declare-fun reading (Request Page) Bool)
+(declare-fun writing (Request Page) Bool)
+(declare-fun r () Request)
+(assert (exists ((p Page)) (holds abort.r p)))
+(assert (let ((a!1 (and (not (and (= abort.r r) (holds abort.r p))) (holds r p)))
+      (a!2 (and (holds abort.r p)
+                (exists ((r_ Request)) (or (writing r_ p) (reading r_ p))))))
+  (not (or (not (writing r p)) a!1 a!2 (quarantined p)))))
+(assert (forall ((r Request) (p Page))
+  (or (not (writing r p)) (holds r p) (quarantined p))))
+(check-sat)

@@ -1,0 +1,11 @@
+; initially/exclusive_owner: initial states satisfy exclusive_owner
+; unsat means that this is true
+(set-logic ALL)
+(declare-sort Request 0)
+(declare-sort Page 0)
+(declare-fun content (Page) Request)
+(declare-fun content.none (Page) Bool)
+(assert (forall ((r Request) (p Page))
+  (not (and (not (content.none p)) (= (content p) r)))))
+(assert (not true))
+(check-sat)

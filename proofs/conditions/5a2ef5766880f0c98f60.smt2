@@ -1,0 +1,22 @@
+; abort/written_is_own: abort keeps written_is_own
+; unsat means that this is true, given
+;   written_is_own
+(set-logic ALL)
+(declare-sort Page 0)
+(declare-sort Request 0)
+(declare-fun reading (Request Page) Bool)
+(declare-fun abort.r () Request)
+(declare-fun holds (Request Page) Bool)
+(declare-fun r () Request)
+(declare-fun content (Page) Request)
+(declare-fun p () Page)
+(declare-fun content.none (Page) Bool)
+(declare-fun written (Request Page) Bool)
+(assert (not (exists ((p Page)) (reading abort.r p))))
+(assert (exists ((p Page)) (holds abort.r p)))
+(assert (let ((a!1 (and (not (and (= abort.r r) (holds abort.r p))) (written r p))))
+(let ((a!2 (or (not a!1) (and (not (content.none p)) (= (content p) r)))))
+  (not a!2))))
+(assert (forall ((r Request) (p Page))
+  (or (not (written r p)) (and (not (content.none p)) (= (content p) r)))))
+(check-sat)

@@ -1,0 +1,22 @@
+; abort/no_use_after_free: abort keeps no_use_after_free
+; unsat means that this is true, given
+;   no_use_after_free
+(set-logic ALL)
+(declare-sort Page 0)
+(declare-sort Request 0)
+(declare-fun holds (Request Page) Bool)
+(declare-fun abort.r () Request)
+(declare-fun q () Request)
+(declare-fun r () Request)
+(declare-fun reading (Request Page) Bool)
+(declare-fun p () Page)
+(declare-fun writing (Request Page) Bool)
+(assert (exists ((p Page)) (holds abort.r p)))
+(assert (let ((a!1 (and (not (and (= abort.r r) (holds abort.r p)))
+                (holds r p)
+                (or (writing q p) (reading q p)))))
+  (not (or (not a!1) (= r q)))))
+(assert (forall ((r Request) (q Request) (p Page))
+  (let ((a!1 (not (and (holds r p) (or (writing q p) (reading q p))))))
+    (or a!1 (= r q)))))
+(check-sat)

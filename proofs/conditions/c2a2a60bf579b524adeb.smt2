@@ -1,0 +1,22 @@
+; end_read/no_use_after_free: end_read keeps no_use_after_free
+; unsat means that this is true, given
+;   no_use_after_free
+(set-logic ALL)
+(declare-sort Page 0)
+(declare-sort Request 0)
+(declare-fun reading (Request Page) Bool)
+(declare-fun end_read.p () Page)
+(declare-fun end_read.r () Request)
+(declare-fun q () Request)
+(declare-fun r () Request)
+(declare-fun p () Page)
+(declare-fun writing (Request Page) Bool)
+(declare-fun holds (Request Page) Bool)
+(assert (reading end_read.r end_read.p))
+(assert (let ((a!1 (and (not (and (= end_read.r q) (= end_read.p p))) (reading q p))))
+(let ((a!2 (not (and (holds r p) (or (writing q p) a!1)))))
+  (not (or a!2 (= r q))))))
+(assert (forall ((r Request) (q Request) (p Page))
+  (let ((a!1 (not (and (holds r p) (or (writing q p) (reading q p))))))
+    (or a!1 (= r q)))))
+(check-sat)

@@ -1,0 +1,21 @@
+; abort/isolated_read: abort keeps isolated_read
+; unsat means that this is true, given
+;   in_flight
+(set-logic ALL)
+(declare-sort Page 0)
+(declare-sort Request 0)
+(declare-fun holds (Request Page) Bool)
+(declare-fun abort.r () Request)
+(declare-fun r () Request)
+(declare-fun content (Page) Request)
+(declare-fun p () Page)
+(declare-fun content.none (Page) Bool)
+(declare-fun reading (Request Page) Bool)
+(declare-fun writing (Request Page) Bool)
+(assert (exists ((p Page)) (holds abort.r p)))
+(assert (let ((a!1 (or (content.none p) (and (not (content.none p)) (= (content p) r)))))
+(let ((a!2 (and (not (and (= abort.r r) (holds abort.r p))) (holds r p) a!1)))
+  (not (or (not (reading r p)) a!2)))))
+(assert (forall ((r Request) (p Page)) (not (writing r p))))
+(assert (forall ((r Request) (p Page)) (not (reading r p))))
+(check-sat)

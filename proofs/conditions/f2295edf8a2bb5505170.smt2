@@ -1,0 +1,21 @@
+; post/isolated_write: post keeps isolated_write
+; unsat means that this is true, given
+;   isolated_write
+(set-logic ALL)
+(declare-sort Page 0)
+(declare-sort Request 0)
+(declare-fun holds (Request Page) Bool)
+(declare-fun post.p () Page)
+(declare-fun post.r () Request)
+(declare-fun writing (Request Page) Bool)
+(declare-fun written (Request Page) Bool)
+(declare-fun quarantined (Page) Bool)
+(declare-fun p () Page)
+(declare-fun r () Request)
+(assert (holds post.r post.p))
+(assert (and (not (written post.r post.p)) (not (writing post.r post.p))))
+(assert (let ((a!1 (not (or (and (= post.r r) (= post.p p)) (writing r p)))))
+  (not (or a!1 (holds r p) (quarantined p)))))
+(assert (forall ((r Request) (p Page))
+  (or (not (writing r p)) (holds r p) (quarantined p))))
+(check-sat)

@@ -1,0 +1,22 @@
+; allocate/no_use_after_free: allocate keeps no_use_after_free
+; unsat means that this is true, given
+;   in_flight
+(set-logic ALL)
+(declare-sort Page 0)
+(declare-sort Request 0)
+(declare-fun free (Page) Bool)
+(declare-fun allocate.p () Page)
+(declare-fun q () Request)
+(declare-fun r () Request)
+(declare-fun reading (Request Page) Bool)
+(declare-fun p () Page)
+(declare-fun writing (Request Page) Bool)
+(declare-fun holds (Request Page) Bool)
+(declare-fun allocate.r () Request)
+(assert (free allocate.p))
+(assert (let ((a!1 (and (or (and (= allocate.r r) (= allocate.p p)) (holds r p))
+                (or (writing q p) (reading q p)))))
+  (not (or (not a!1) (= r q)))))
+(assert (forall ((r Request) (p Page)) (not (writing r p))))
+(assert (forall ((r Request) (p Page)) (not (reading r p))))
+(check-sat)

@@ -1,0 +1,20 @@
+; land/in_flight: land keeps in_flight
+; unsat means that this is true, given
+;   in_flight
+(set-logic ALL)
+(declare-sort Page 0)
+(declare-sort Request 0)
+(declare-fun writing (Request Page) Bool)
+(declare-fun land.p () Page)
+(declare-fun land.r () Request)
+(declare-fun written (Request Page) Bool)
+(declare-fun p () Page)
+(declare-fun r () Request)
+(declare-fun holds (Request Page) Bool)
+(declare-fun reading (Request Page) Bool)
+(assert (writing land.r land.p))
+(assert (not (or (not (reading r p))
+         (and (= land.r r) (= land.p p) (holds land.r land.p))
+         (written r p))))
+(assert (forall ((r Request) (p Page)) (or (not (reading r p)) (written r p))))
+(check-sat)
