@@ -12,7 +12,7 @@ from kvmodel.language.text import expression_lines
 from kvmodel.verdict import Verdict
 from kvmodel.views.console import PLAIN_WIDTH, draw, indented, words
 
-__all__ = ["inference_text", "lemma_source"]
+__all__ = ["inference_object", "inference_text", "lemma_source"]
 
 STYLES = {Verdict.HOLDS: "green", Verdict.VIOLATED: "bold red", Verdict.UNDECIDED: "yellow"}
 INDENT = "    "
@@ -59,6 +59,25 @@ def _figures(inference: Inference) -> str:
     if inference.conditions:
         figures.append(f"{len(inference.conditions):,} conditions proved")
     return f"{', '.join(figures)}, {inference.seconds:.1f} s"
+
+
+def inference_object(inference: Inference) -> dict[str, object]:
+    """An inference for JSON; each lemma with its source text."""
+    return {
+        "spec": inference.system,
+        "method": "infer",
+        "verdict": inference.verdict.value,
+        "properties": list(inference.properties),
+        "lemmas": [{"name": lemma.name, "source": _source(lemma, "")} for lemma in inference.lemmas],
+        "candidates": inference.candidates,
+        "counterexamples": inference.counterexamples,
+        "states": inference.states,
+        "rows": inference.rows,
+        "conditions": len(inference.conditions),
+        "seconds": round(inference.seconds, 3),
+        "reason": inference.reason,
+        "violated": inference.violated,
+    }
 
 
 def lemma_source(lemmas: tuple[Condition, ...], indent: str = INDENT) -> str:

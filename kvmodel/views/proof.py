@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from kvmodel.analyses.proving import Proving, Unproved
+from kvmodel.analyses.second import SecondOpinions
 from kvmodel.language.system import TransitionSystem
 from kvmodel.language.types import Domain
 from kvmodel.readings.conditions import INITIALLY, Induction
@@ -16,12 +17,15 @@ from kvmodel.readings.fragment import fragment
 from kvmodel.readings.solver import Answer, ConditionResult
 from kvmodel.traces.trace import Trace
 from kvmodel.views.console import PLAIN_WIDTH, columns, draw, indented, words
+from kvmodel.views.cutoff import second_opinions as opinions_drawn
+from kvmodel.views.cutoff import tightness_lines
 from kvmodel.views.fragment import fragments
 from kvmodel.views.table import given, step_text, trace_table
 from kvmodel.views.text import ending, findings_parts, properties_table, trace_parts, verdict_line
 
-__all__ = ["proof_object", "proof_text"]
+__all__ = ["proof_object", "proof_text", "second_object"]
 
+MOST_NAMES = 4
 REACHED = {
     Reached.YES: "A run gets to this state.",
     Reached.NO: "No run gets to this state at this size: a lemma that excludes it is missing.",
@@ -30,7 +34,15 @@ REACHED = {
 ANSWERS = {Answer.PROVED: "green", Answer.REFUTED: "bold red", Answer.UNKNOWN: "yellow"}
 
 
-def proof_text(proving: Proving, command: str, *, verbose: bool = False, width: int = PLAIN_WIDTH, colour: bool = False) -> str:
+def proof_text(
+    proving: Proving,
+    command: str,
+    *,
+    second: SecondOpinions | None = None,
+    verbose: bool = False,
+    width: int = PLAIN_WIDTH,
+    colour: bool = False,
+) -> str:
     """Everything that a proof has to say; `command` reproduces it. With `verbose`, each condition has its line."""
     result, system = proving.result, proving.proof.system
     parts: list[RenderableType] = []
@@ -41,6 +53,8 @@ def proof_text(proving: Proving, command: str, *, verbose: bool = False, width: 
         parts += [*_induced(entry, width), Text()]
     parts += [verdict_line(result), Text(), properties_table(result), *_lemmas(proving)]
     parts += [*_decidable(proving), *findings_parts(result)]
+    if second is not None:
+        parts += [Text(), *_second(second, verbose)]
     if verbose:
         parts += [Text(), *_conditions((*proving.proof.conditions, *proving.proof.open.values()))]
     return draw([*parts, *ending(system, command, width, all_flags=proving.proof.all_flags)], width=width, colour=colour)
@@ -104,6 +118,42 @@ def _decidable(proving: Proving) -> Iterator[RenderableType]:
     if entries:
         yield Text()
         yield from fragments(entries)
+
+
+def _second(second: SecondOpinions, verbose: bool) -> Iterator[RenderableType]:
+    yield from opinions_drawn(second.opinions, verbose=verbose)
+    for name, lacking in second.lack:
+        if lacking:
+            first = ", ".join(lacking[:MOST_NAMES]) + (", ..." if len(lacking) > MOST_NAMES else "")
+            yield words(f"{name}: {len(lacking)} of its conditions are not agreed: {first}", "yellow")
+        else:
+            yield words(f"{name}: holds at any size also by enumeration alone", "green")
+    if second.tightness is not None:
+        yield from tightness_lines(second.tightness)
+
+
+def second_object(second: SecondOpinions) -> dict[str, object]:
+    """A second opinion for JSON."""
+    found = second.tightness
+    return {
+        "conditions": [
+            {
+                "name": opinion.name,
+                "judgement": opinion.judgement.value,
+                "cut_off": dict(opinion.cut_off.sizes),
+                "elements": dict(opinion.elements),
+                "states": opinion.states,
+                "seconds": round(opinion.seconds, 4),
+                "reason": opinion.reason,
+            }
+            for opinion in second.opinions
+        ],
+        "lacking": {name: list(lacking) for name, lacking in second.lack},
+        "tightness": None if found is None else {
+            "sizes": dict(found.sizes), "states": found.states, "satisfying": found.satisfying,
+            "reachable": found.reachable, "reason": found.reason,
+        },
+    }  # fmt: skip
 
 
 def proof_object(proving: Proving) -> dict[str, object]:
