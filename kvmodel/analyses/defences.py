@@ -133,12 +133,13 @@ def defences(
     flags: Sequence[str] | None = None,
     sizes: Mapping[str, int] | None = None,
     timeout: float | None = None,
-    seed: int = 0,
+    prover: FlaggedProofs | None = None,
     progress: Progress | None = None,
 ) -> Defences:
     """Judge the property called `name` under every assignment of `flags` (None: all of kind defence and sizing); the other
     flags keep their effective values. Violations are looked for at `sizes` (left out: the spec's own), proofs are for any size.
 
+    `prover` is one of the same system and flags, so that what it has proved already, perhaps for another property, is used again.
     After `timeout` seconds, or at Ctrl-C, what is not yet decided stays open. Raises UsageError for an unknown property, one
     that is `@reachable`, an unknown flag, no flag at all, or too many.
     """
@@ -153,7 +154,7 @@ def defences(
         raise UsageError(
             f"{len(varied)} flags have {1 << len(varied):,} assignments; leave at most {MOST_FLAGS} open (--flag and --no-flag set one)"
         )
-    return _Search(system, candidate, Assignments(varied), sizes or {}, timeout, seed, progress).run()
+    return _Search(system, candidate, Assignments(varied), sizes or {}, timeout, prover or FlaggedProofs(system, varied), progress).run()
 
 
 class _Search:
@@ -166,7 +167,7 @@ class _Search:
         assignments: Assignments,
         sizes: Mapping[str, int],
         timeout: float | None,
-        seed: int,
+        prover: FlaggedProofs,
         progress: Progress | None,
     ) -> None:
         self.system = system
@@ -179,7 +180,7 @@ class _Search:
         self.instance = Instance.make(system, sizes)
         refuse_endless(self.instance, "explore")
         self.worlds = ManyWorlds(self.instance, assignments)
-        self.prover = FlaggedProofs(system, assignments.flags, seed=seed)
+        self.prover = prover
         lemmas = (Property(part.name, PropertyKind.INVARIANT, part.parameters, part.condition) for part in system.lemmas)
         self.watched = (*(p for p in system.properties if p.kind is PropertyKind.INVARIANT or p == candidate), *lemmas)
         self.proofs: list[tuple[FlaggedProof, Worlds]] = []
@@ -206,16 +207,14 @@ class _Search:
         stopped = ""
         try:
             while (number := self._next()) is not None:
-                if self.deadline is not None and time.monotonic() > self.deadline:
-                    stopped = "timeout"
-                    break
                 self._tell()
                 self._decide(number)
-            maximal = self.assignments.maximal(self.violated(self.candidate.name))
-            for number in maximal if not stopped else ():  # a run that was found under other flags need not be a shortest one
-                if number not in self.explored:
+            for number in self.assignments.maximal(self.violated(self.candidate.name)):
+                if number not in self.explored:  # a run that was found under other flags need not be a shortest one
                     self._tell()
                     self._explore(number)
+        except TimeoutError:
+            stopped = "timeout"
         except KeyboardInterrupt:
             stopped = "interrupted"
         return self._result(stopped)
@@ -260,7 +259,7 @@ class _Search:
     def _prove(self, number: int, limit: int) -> str | None:
         """Add a proof, or say why there is none."""
         without = [claim.name for claim in self.watched if self.violated(claim.name) >> number & 1]
-        found = self.prover.prove(self.candidate.name, self._flags(number), without, limit=limit)
+        found = self.prover.prove(self.candidate.name, self._flags(number), without, limit=limit, deadline=self.deadline)
         if not isinstance(found, FlaggedProof):
             return f"no violation at {self.instance.describe_size()}, and {found.condition} was not proved: {found.reason}"
         worlds = self.assignments.cube({flag: value for flag, value in found.needs if flag in self.assignments.flags})
@@ -270,6 +269,8 @@ class _Search:
 
     def _explore(self, number: int) -> None:
         """Add the shortest runs, under one assignment, that violate the property and the claims that might help to prove it."""
+        if self.deadline is not None and time.monotonic() > self.deadline:
+            raise TimeoutError
         self.explored.add(number)
         system = self.system.with_flags(self.assignments.values(number))
         instance = Instance.make(system, self.sizes)

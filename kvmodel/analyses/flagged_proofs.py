@@ -96,21 +96,31 @@ class FlaggedProofs:
         self.induction = self.solver.induction
         self.varied = frozenset(varied)
         self._formulas: dict[tuple[str, str], _Formulas] = {}
+        self._literals: dict[str, _Literal] = {}
         self._flags = self.solver.formulas.flags
         self._not_flags = {flag: z3.Not(term) for flag, term in self._flags.items()}
+        self.deadline: float | None = None
         self._known: dict[tuple[str, str], list[_Known]] = {}
         self._failed: dict[tuple[str, str], list[_Failed]] = {}
         self.asked = 0
 
     def prove(
-        self, name: str, flags: Mapping[str, bool], without: Collection[str] = (), *, limit: int = THOROUGH
+        self,
+        name: str,
+        flags: Mapping[str, bool],
+        without: Collection[str] = (),
+        *,
+        limit: int = THOROUGH,
+        deadline: float | None = None,
     ) -> FlaggedProof | Unproved:
         """A proof of the claim called `name` under `flags` (a value for each flag), or the condition of it that failed.
 
         Claims in `without` are known to be violated, so that nobody tries to prove them. Starting from all other claims, one
         that turns out not to be kept is struck, and what rested on it is asked again: the rest is the largest inductive set
-        of claims, as far as the solver can tell, or at least what `name` needs of it.
+        of claims, as far as the solver can tell, or at least what `name` needs of it. Raises TimeoutError when the clock
+        (`time.monotonic`) has passed `deadline`; what was proved until then is kept.
         """
+        self.deadline = deadline
         started = time.monotonic()
         struck = set(without) - {name}
         while True:
@@ -167,6 +177,8 @@ class FlaggedProofs:
         for entry in failed:
             if entry.limit >= limit and given <= entry.given and entry.struck <= frozenset(struck):
                 return entry.result
+        if self.deadline is not None and time.monotonic() > self.deadline:
+            raise TimeoutError
         self.asked += 1
         result = self._solve(step, claim, dict(given), struck, limit)
         if result.answer is not Answer.PROVED:
@@ -218,9 +230,12 @@ class FlaggedProofs:
     def _formulas_of(self, step: str, claim: str) -> _Formulas:
         if (step, claim) not in self._formulas:
             base, hypotheses = self.solver.formulas.negated(self.induction.condition(step, claim))
-            literals = []
-            for label, formula in hypotheses.items():
-                term = z3.Bool(f"use {label}", ctx=self.solver.formulas.context)
-                literals.append(_Literal(term, z3.Implies(term, formula), claim=label.partition(":")[2]))
-            self._formulas[step, claim] = _Formulas(tuple(base), tuple(literals))
+            self._formulas[step, claim] = _Formulas(tuple(base), tuple(self._literal(*entry) for entry in hypotheses.items()))
         return self._formulas[step, claim]
+
+    def _literal(self, label: str, formula: Any) -> _Literal:
+        """The literal of a hypothesis, which is the same in every condition."""
+        if label not in self._literals:
+            term = z3.Bool(f"use {label}", ctx=self.solver.formulas.context)
+            self._literals[label] = _Literal(term, z3.Implies(term, formula), claim=label.partition(":")[2])
+        return self._literals[label]
