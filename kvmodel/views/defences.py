@@ -109,7 +109,7 @@ def _setting(result: Defences) -> Iterator[str]:
     if result.open:
         counts.append(f"{result.open.bit_count():,} undecided" + (f" ({result.stopped})" if result.stopped else ""))
     yield f"{total:,} sets of flags: {', '.join(counts)}"
-    yield f"from {result.proofs} proofs and {result.explorations} explorations in {result.seconds:.1f} s"
+    yield f"proofs: {result.proofs}, explorations: {result.explorations}, in {result.seconds:.1f} s"
 
 
 def _switch(value: bool) -> str:
