@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from kvmodel.analyses.proving import Proving, Unproved
-from kvmodel.analyses.second import SecondOpinions
 from kvmodel.language.system import TransitionSystem
 from kvmodel.language.types import Domain
 from kvmodel.readings.conditions import INITIALLY, Induction
@@ -17,11 +17,12 @@ from kvmodel.readings.fragment import fragment
 from kvmodel.readings.solver import Answer, ConditionResult
 from kvmodel.traces.trace import Trace
 from kvmodel.views.console import PLAIN_WIDTH, columns, draw, indented, words
-from kvmodel.views.cutoff import second_opinions as opinions_drawn
-from kvmodel.views.cutoff import tightness_lines
 from kvmodel.views.fragment import fragments
 from kvmodel.views.table import given, step_text, trace_table
 from kvmodel.views.text import ending, findings_parts, properties_table, trace_parts, verdict_line
+
+if TYPE_CHECKING:  # numpy, which most proofs do without
+    from kvmodel.analyses.second import SecondOpinions
 
 __all__ = ["proof_object", "proof_text", "second_object"]
 
@@ -121,7 +122,9 @@ def _decidable(proving: Proving) -> Iterator[RenderableType]:
 
 
 def _second(second: SecondOpinions, verbose: bool) -> Iterator[RenderableType]:
-    yield from opinions_drawn(second.opinions, verbose=verbose)
+    from kvmodel.views.cutoff import second_opinions, tightness_lines
+
+    yield from second_opinions(second.opinions, verbose=verbose)
     for name, lacking in second.lack:
         if lacking:
             first = ", ".join(lacking[:MOST_NAMES]) + (", ..." if len(lacking) > MOST_NAMES else "")
