@@ -8,10 +8,15 @@ solver answers it.
 from __future__ import annotations
 
 import os
+import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from kvmodel.analyses.certificates import (
     CertificateError,
@@ -23,8 +28,8 @@ from kvmodel.analyses.certificates import (
     read_manifests,
     system_hash,
 )
-from kvmodel.analyses.smtlib import Ask, Printer, z3_name
-from kvmodel.errors import UsageError
+from kvmodel.analyses.smtlib import Printer, SecondSolver, z3_name
+from kvmodel.errors import SpecError, UsageError
 from kvmodel.language.load import load_spec
 from kvmodel.language.system import TransitionSystem
 from kvmodel.readings.conditions import Induction, VerificationCondition
@@ -32,6 +37,7 @@ from kvmodel.readings.first_order import NotFirstOrder
 
 __all__ = ["Problem", "Recheck", "Rechecked", "Regenerated", "recheck", "regenerate", "system_of"]
 
+BATCH = 8  # conditions that a process is given at a time
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
@@ -142,10 +148,10 @@ def regenerate(directory: str | os.PathLike[str], manifests: Mapping[str, Manife
 
 
 def system_of(name: str, manifest: Manifest) -> TransitionSystem | Problem:
-    """The system that a manifest is about. Raises UsageError or SpecError when its spec cannot be read."""
+    """The system that a manifest is about. Raises CertificateError when its spec cannot be read."""
     try:
         system = load_spec(manifest.spec)
-    except UsageError as problem:
+    except (UsageError, SpecError) as problem:
         raise CertificateError(f"{name}: {problem}") from None
     if manifest.flags is not None:
         if set(manifest.flags) != set(system.flag_values):
@@ -193,33 +199,73 @@ def _compared(root: Path, entry: ConditionEntry, text: str, solver: str) -> str:
 
 
 def recheck(
-    directory: str | os.PathLike[str], solver: tuple[str, Ask], *, progress: Callable[[str], None] | None = None
+    directory: str | os.PathLike[str],
+    solver: SecondSolver,
+    *,
+    jobs: int = 1,
+    progress: Callable[[str], None] | None = None,
 ) -> Recheck:
-    """Check every certificate in `directory` again: regenerate, compare, and ask `solver` (its name, and how to ask it).
+    """Check every certificate in `directory` again: regenerate, compare, and ask `solver`, in `jobs` processes.
 
-    Raises CertificateError for what is not a directory of certificates, SpecError for a spec that cannot be read.
+    Raises CertificateError for what is not a directory of certificates, and for a manifest whose spec cannot be read.
     """
     started = time.monotonic()
     manifests = read_manifests(directory)
     problems: list[Problem] = []
     seen: list[Rechecked] = []
     places: dict[str, list[tuple[str, str]]] = {}
-    for name, made in regenerate(directory, manifests):
-        manifest = manifests[name]
-        problems += made.problems
-        seen.append(Rechecked(name, manifest.spec, manifest.properties, manifest.flags is None, len(made.texts)))
-        for condition, text in made.texts.items():
-            places.setdefault(text, []).append((name, condition))
-        if progress is not None:
-            progress(f"{name}: conditions made again from the spec ({len(seen)} of {len(manifests)} certificates)")
-    title, ask = solver
     slowest = ("", 0.0)
-    for number, (text, where) in enumerate(places.items(), start=1):
-        if progress is not None:
-            progress(f"{title}: {number:,} of {len(places):,} conditions")
-        asked = time.monotonic()
-        answer = ask(text)
-        slowest = max(slowest, (where[0][1], time.monotonic() - asked), key=lambda entry: entry[1])
-        if answer != "unsat":
-            problems += [Problem(name, condition, f"{title} answers {answer}, not unsat") for name, condition in where]
-    return Recheck(tuple(seen), len(places), tuple(problems), title, time.monotonic() - started, slowest)
+    with _workers(jobs) as submit:
+        making = [submit(_made_again, name, manifest, Path(directory)) for name, manifest in manifests.items()]
+        for (name, manifest), future in zip(manifests.items(), making, strict=True):
+            made = future()
+            problems += made.problems
+            seen.append(Rechecked(name, manifest.spec, manifest.properties, manifest.flags is None, len(made.texts)))
+            for condition, text in made.texts.items():
+                places.setdefault(text, []).append((name, condition))
+            if progress is not None:
+                progress(f"{name}: conditions made again from the spec ({len(seen)} of {len(manifests)} certificates)")
+        texts = list(places)
+        batches = [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)]
+        asking = [submit(_answers, solver, batch) for batch in batches]
+        for number, (batch, answering) in enumerate(zip(batches, asking, strict=True)):
+            if progress is not None:
+                progress(f"{solver.name}: {number * BATCH:,} of {len(texts):,} conditions")
+            for text, (answer, seconds) in zip(batch, answering(), strict=True):
+                slowest = max(slowest, (places[text][0][1], seconds), key=lambda entry: entry[1])
+                if answer != "unsat":
+                    problems += [Problem(name, condition, f"{solver.name} answers {answer}, not unsat") for name, condition in places[text]]
+    return Recheck(tuple(seen), len(places), tuple(problems), solver.name, time.monotonic() - started, slowest)
+
+
+_regenerator = Regenerator()  # of a process, so that what specs share is printed once in it
+
+
+def _made_again(name: str, manifest: Manifest, root: Path) -> Regenerated:
+    return _regenerator.manifest(name, manifest, root)
+
+
+def _answers(solver: SecondSolver, texts: Sequence[str]) -> list[tuple[str, float]]:
+    found = []
+    for text in texts:
+        started = time.monotonic()
+        answer = solver.ask(text)
+        found.append((answer, time.monotonic() - started))
+    return found
+
+
+@contextmanager
+def _workers(jobs: int) -> Iterator[Callable[..., Callable[[], Any]]]:
+    """A function that has a call made, in another process where `jobs` is more than one, and gives back how to wait for it."""
+    if jobs <= 1:
+        yield partial
+        return
+    pool = ProcessPoolExecutor(jobs, initializer=_leave_signals)
+    try:
+        yield lambda *call: pool.submit(*call).result
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _leave_signals() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that people see

@@ -9,10 +9,10 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import z3
 
@@ -20,10 +20,7 @@ from kvmodel.errors import UsageError, printable
 from kvmodel.readings.conditions import INITIALLY, OBVIOUSLY, Induction, VerificationCondition
 from kvmodel.readings.first_order import Formulas
 
-__all__ = ["Ask", "Printer", "binary", "cvc5", "z3_name"]
-
-Ask: TypeAlias = Callable[[str], str]
-"""What a solver says of a text: ``unsat``, ``sat``, ``unknown``, or what it complained about."""
+__all__ = ["Cvc5", "Printer", "Program", "SecondSolver", "z3_name"]
 
 LONGEST_ANSWER = 200
 CVC5_WAYS: tuple[tuple[str, ...], ...] = ((), ("mbqi",), ("enum-inst",), ("finite-model-find",))
@@ -64,64 +61,94 @@ def z3_name() -> str:
     return f"Z3 {z3.get_version_string()}"
 
 
-def cvc5(timeout: float) -> tuple[str, Ask]:
-    """The Python package cvc5: its name with version, and how to ask it, for `timeout` seconds a text at most.
+class SecondSolver(Protocol):
+    """Somebody else who answers SMT-LIB 2 texts."""
 
-    Raises UsageError when it is not installed.
-    """
-    try:
-        package = import_module("cvc5")
-    except ImportError:
-        raise UsageError(MISSING) from None
+    @property
+    def name(self) -> str:
+        """What it is called, with its version where that is known."""
 
-    def ask(text: str) -> str:
+    def ask(self, text: str) -> str:
+        """``unsat``, ``sat``, ``unknown``, or what it complained about."""
+
+
+@dataclass(frozen=True)
+class Cvc5:
+    """The Python package cvc5, with `timeout` seconds for a text. Raises UsageError when it is not installed."""
+
+    timeout: float
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", f"cvc5 {_cvc5().__version__}")
+
+    def ask(self, text: str) -> str:
+        """The answer to `text`."""
         answer = ""
         for options in CVC5_WAYS:
             try:
-                answer = _cvc5_answer(package, text, timeout, options)
+                answer = self._answer(text, options)
             except RuntimeError as problem:
                 return _short(str(problem))
             if not answer.startswith("unknown"):
                 break
         return answer
 
-    return f"cvc5 {package.__version__}", ask
+    def _answer(self, text: str, options: tuple[str, ...]) -> str:
+        package = _cvc5()
+        solver = package.Solver(package.TermManager())
+        solver.setOption("tlimit-per", str(max(1, int(self.timeout * 1000))))
+        for option in options:
+            solver.setOption(option, "true")
+        solver.setOption("fresh-binders", "true")  # a quantified variable may have the name of a constant
+        parser = package.InputParser(solver)
+        parser.setStringInput(package.InputLanguage.SMT_LIB_2_6, text, "condition")
+        answers = []
+        while not (command := parser.nextCommand()).isNull():
+            answers.append(command.invoke(solver, parser.getSymbolManager()).strip())
+        return _short("\n".join(answer for answer in answers if answer))
 
 
-def _cvc5_answer(package: Any, text: str, timeout: float, options: tuple[str, ...]) -> str:
-    solver = package.Solver(package.TermManager())
-    solver.setOption("tlimit-per", str(max(1, int(timeout * 1000))))
-    for option in options:
-        solver.setOption(option, "true")
-    solver.setOption("fresh-binders", "true")  # a quantified variable may have the name of a constant
-    parser = package.InputParser(solver)
-    parser.setStringInput(package.InputLanguage.SMT_LIB_2_6, text, "condition")
-    answers = []
-    while not (command := parser.nextCommand()).isNull():
-        answers.append(command.invoke(solver, parser.getSymbolManager()).strip())
-    return _short("\n".join(answer for answer in answers if answer))
+def _cvc5() -> Any:
+    try:
+        return import_module("cvc5")
+    except ImportError:
+        raise UsageError(MISSING) from None
 
 
-def binary(program: str, timeout: float) -> tuple[str, Ask]:
-    """Any program that takes an SMT-LIB 2 file and prints the answer. Raises UsageError when it cannot be run."""
-    found = shutil.which(program)
-    if found is None:
-        raise UsageError(f"--solver {printable(program)}: no such program; name one that takes an SMT-LIB 2 file, such as cvc5 or z3")
+@dataclass(frozen=True)
+class Program:
+    """Any program that takes an SMT-LIB 2 file and prints the answer, with `timeout` seconds for a text. Raises UsageError when
+    there is none that is called `program`."""
 
-    def ask(text: str) -> str:
+    program: str
+    timeout: float
+    path: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        found = shutil.which(self.program)
+        if found is None:
+            raise UsageError(f"--solver {self.name}: no such program; name one that takes an SMT-LIB 2 file, such as cvc5 or z3")
+        object.__setattr__(self, "path", found)
+
+    @property
+    def name(self) -> str:
+        return printable(self.program)
+
+    def ask(self, text: str) -> str:
+        """The answer to `text`. Raises UsageError when the program cannot be run."""
         with tempfile.TemporaryDirectory(prefix="kvmodel-") as folder:
             file = Path(folder, "condition.smt2")
             file.write_text(text, encoding="utf-8")
+            command = [self.path, str(file)]
             try:
-                done = subprocess.run([found, str(file)], capture_output=True, timeout=timeout, check=False, stdin=subprocess.DEVNULL)
+                done = subprocess.run(command, capture_output=True, timeout=self.timeout, check=False, stdin=subprocess.DEVNULL)
             except subprocess.TimeoutExpired:
-                return f"no answer in {timeout:g} seconds"
+                return f"no answer in {self.timeout:g} seconds"
             except OSError as problem:
-                raise UsageError(f"--solver {printable(program)}: {problem.strerror}") from None
+                raise UsageError(f"--solver {self.name}: {problem.strerror}") from None
             said = done.stdout.decode(errors="replace").strip() or done.stderr.decode(errors="replace").strip()
             return _short(said) or f"no answer, exit code {done.returncode}"
-
-    return printable(program), ask
 
 
 def _short(answer: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -31,8 +32,9 @@ files that are not certificates."""
     "--timeout", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True, metavar="S",
     help="Seconds for one condition.",
 )  # fmt: skip
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one for each core, up to four).")
 @common.json_option
-def recheck(directory: str | None, solver: str | None, timeout: float, as_json: bool) -> int:
+def recheck(directory: str | None, solver: str | None, timeout: float, jobs: int | None, as_json: bool) -> int:
     """Check certificates again with a second solver, cvc5.
 
     Every condition is made again from the spec that the certificate names and compared with its file; then the second
@@ -41,9 +43,10 @@ def recheck(directory: str | None, solver: str | None, timeout: float, as_json: 
     from kvmodel.analyses import recheck as checking
     from kvmodel.analyses import smtlib
 
-    second = smtlib.cvc5(timeout) if solver is None else smtlib.binary(solver, timeout)
+    second = smtlib.Cvc5(timeout) if solver is None else smtlib.Program(solver, timeout)
+    folder = _shipped() if directory is None else directory
     with common.progress_line() as progress:
-        result = checking.recheck(_shipped() if directory is None else directory, second, progress=progress)
+        result = checking.recheck(folder, second, jobs=jobs or min(os.cpu_count() or 1, 4), progress=progress)
     if as_json:
         common.emit_json("recheck", recheck_object(result))
     else:
