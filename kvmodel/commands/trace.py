@@ -10,6 +10,7 @@ from kvmodel.commands import common
 from kvmodel.errors import UsageError
 
 if TYPE_CHECKING:
+    from kvmodel.analyses.explain import Explanation
     from kvmodel.analyses.why import Blocked, Reason
     from kvmodel.language.types import Value
     from kvmodel.traces.trace import Trace
@@ -44,24 +45,29 @@ Exit code: 0, or 2 when the file is not a run of its spec."""
 @spec_option
 @common.json_option
 def show(file: str, spec: str | None, as_json: bool) -> int:
-    """Replay the trace in FILE (ITF JSON) and show it as a table.
+    """Replay the trace in FILE (ITF JSON), show it as a table and say what led to its end.
 
-    A trace that is not a run of its spec is refused at its first bad step.
+    A trace that is not a run of its spec is refused at its first bad step. Steps that do not matter to what the trace shows
+    are dimmed. At the end it says which steps led to it, where the design that the spec departs from stops the run, and
+    which single defences would have.
     """
+    from kvmodel.analyses.explain import explain
     from kvmodel.api import read_trace
 
     found = read_trace(file, spec)
+    explanation = explain(found) if found.property else None
     if as_json:
         from kvmodel.traces.itf import itf_object
 
-        common.emit_json("trace show", {"spec": found.instance.system.name, "length": len(found.steps), "trace": itf_object(found)})
+        content = {"spec": found.instance.system.name, "length": len(found.steps), "trace": itf_object(found)}
+        common.emit_json("trace show", content | {"explanation": None if explanation is None else _explanation(explanation)})
         return common.ALL_HOLD
     from kvmodel.views.text import trace_text
 
     width, colour = common.page()
     steps = f"{len(found.steps)} step{'' if len(found.steps) == 1 else 's'}"
     common.emit(f"{found.instance.system.name} at {found.instance.describe_size()}, {steps}; replayed\n\n")
-    common.emit(trace_text(found, width=width, colour=colour))
+    common.emit(trace_text(found, explanation, width=width, colour=colour))
     return common.ALL_HOLD
 
 
@@ -106,6 +112,18 @@ def why(file: str, step: int, action: str, arguments: tuple[str, ...], spec: str
     width, colour = common.page()
     common.emit(why_text(found, reports, width=width, colour=colour))
     return common.ALL_HOLD
+
+
+def _explanation(explanation: Explanation) -> dict[str, object]:
+    from dataclasses import asdict
+
+    return {
+        "relevant": sorted(explanation.relevant),
+        "chain": [asdict(cause) for cause in explanation.chain],
+        "refused": None if explanation.refused is None else asdict(explanation.refused),
+        "stopped_by": [asdict(stopper) for stopper in explanation.stopped_by],
+        "not_stopped_by": list(explanation.not_stopped_by),
+    }
 
 
 def _object(trace: Trace, report: Blocked) -> dict[str, object]:

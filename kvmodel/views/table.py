@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from rich.table import Column, Table
 from rich.text import Text
 
+from kvmodel.analyses.ownership import Ownership, ownership
 from kvmodel.language.instance import Binding, Instance, State
-from kvmodel.language.system import Anything, TransitionSystem, Variable
-from kvmodel.language.types import Bool, Maybe, Number, Sort, Type, Value
+from kvmodel.language.system import Anything, Variable
+from kvmodel.language.types import Bool, Number, Type, Value
 from kvmodel.traces.trace import Choice, Trace
 from kvmodel.views.console import words
 
@@ -23,27 +24,6 @@ SHORT = 16  # columns that a column of text gets even where there is no room
 
 
 @dataclass(frozen=True, slots=True)
-class Ownership:
-    """The variables that say who holds a page (``holds: Relation[X, Page]``) and whose data is in it
-    (``content: Function[Page, X | None]``), whatever the two sorts are called."""
-
-    holds: Variable
-    content: Variable
-
-    @property
-    def holder(self) -> Sort:
-        sort = self.holds.keys[0]
-        assert isinstance(sort, Sort)
-        return sort
-
-    @property
-    def page(self) -> Sort:
-        sort = self.holds.keys[1]
-        assert isinstance(sort, Sort)
-        return sort
-
-
-@dataclass(frozen=True, slots=True)
 class Row:
     """One line of a trace: the step that was taken (0: the initial state) and the state after it."""
 
@@ -52,17 +32,6 @@ class Row:
     action: str
     changes: tuple[str, ...]
     pages: tuple[str, ...]
-
-
-def ownership(system: TransitionSystem) -> Ownership | None:
-    """The page vocabulary of a system, or None when it has no `holds` and `content` of the shape that `Ownership` says."""
-    holds, content = system.by_name.get("holds"), system.by_name.get("content")
-    if holds is None or content is None or len(holds.keys) != 2 or not isinstance(holds.type, Bool):
-        return None
-    holder, page = holds.keys
-    if not isinstance(holder, Sort) or not isinstance(page, Sort):
-        return None
-    return Ownership(holds, content) if content.keys == (page,) and content.type == Maybe(holder) else None
 
 
 def step_text(instance: Instance, choice: Choice) -> str:
@@ -169,8 +138,9 @@ def _pages(instance: Instance, pages: Ownership | None, state: State) -> tuple[s
     return tuple(found)
 
 
-def trace_table(trace: Trace, width: int, *, any_state: bool = False) -> tuple[Table, str]:
-    """The trace as a table for `width` columns, and a sentence that explains its page columns (or '').
+def trace_table(trace: Trace, width: int, *, any_state: bool = False, faint: Collection[int] = ()) -> tuple[Table, str]:
+    """The trace as a table for `width` columns, and a sentence that explains its page columns (or ''). The steps whose numbers
+    are in `faint` are dimmed.
 
     Pages that the run never touches are left out; when the rest does not fit either, one column names the pages that
     the step changed.
@@ -192,14 +162,16 @@ def trace_table(trace: Trace, width: int, *, any_state: bool = False) -> tuple[T
     previous: tuple[str, ...] = lines[0].pages
     for line in lines:
         cells = [words(str(line.number), "dim"), *([words(line.node)] if nodes else [])]
-        cells += [words(line.action, "dim" if line.number == 0 else "cyan"), words("\n".join(_fitted(line.changes, change)))]
+        dimmed = line.number in faint
+        style = "dim" if line.number == 0 or dimmed else "cyan"
+        cells += [words(line.action, style), words("\n".join(_fitted(line.changes, change)))]
         changed = [i for i in touched if line.pages[i] != previous[i]]
         if apart:
             cells += [_page(line.pages[i], i in changed) for i in touched]
         else:
             shown = changed if line.number else touched[:0]
             cells.append(words("\n".join(f"{labels[i]} {line.pages[i]}" for i in shown)))
-        table.add_row(*cells)
+        table.add_row(*cells, style="dim" if dimmed else None)
         previous = line.pages
     legend = f"pages: who holds it / whose data is in it ({NOBODY}: nobody, blank)" if touched else ""
     return table, legend

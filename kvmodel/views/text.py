@@ -13,6 +13,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from kvmodel.analyses.explain import Explanation, Refusal
 from kvmodel.analyses.why import Blocked, Reason, violation
 from kvmodel.errors import printable
 from kvmodel.language.instance import Instance
@@ -26,10 +27,13 @@ from kvmodel.views.table import given, step_text, trace_table
 __all__ = [
     "command_line",
     "ending",
+    "explanation_parts",
     "exploration_text",
     "findings_parts",
     "flags_text",
     "properties_table",
+    "ranges",
+    "refusal_head",
     "result_text",
     "trace_parts",
     "trace_text",
@@ -61,14 +65,15 @@ def exploration_text(result: Result, instance: Instance, command: str, *, width:
     return draw([*parts, *findings_parts(result), *ending(instance.system, command, width)], width=width, colour=colour)
 
 
-def trace_text(trace: Trace, *, width: int = PLAIN_WIDTH, colour: bool = False) -> str:
-    """A trace as a table, with the sentence that says what it shows."""
-    return draw(trace_parts(trace, width), width=width, colour=colour)
+def trace_text(trace: Trace, explanation: Explanation | None = None, *, width: int = PLAIN_WIDTH, colour: bool = False) -> str:
+    """A trace as a table, with the sentence that says what it shows, and its explanation."""
+    return draw(trace_parts(trace, width, explanation), width=width, colour=colour)
 
 
-def trace_parts(trace: Trace, width: int) -> list[RenderableType]:
+def trace_parts(trace: Trace, width: int, explanation: Explanation | None = None) -> list[RenderableType]:
     """What `trace_text` draws."""
-    table, legend = trace_table(trace, width)
+    faint = () if explanation is None else [n for n in range(1, len(trace.steps) + 1) if n not in explanation.relevant]
+    table, legend = trace_table(trace, width, faint=faint)
     facts = given(trace)
     parts: list[RenderableType] = []
     if facts:
@@ -76,9 +81,71 @@ def trace_parts(trace: Trace, width: int) -> list[RenderableType]:
     parts.append(table)
     if legend:
         parts += [Text(), words(legend, "dim")]
+    if faint:
+        parts += [Text(), words(f"does not matter to {trace.property}: step{'s' if len(faint) > 1 else ''} {ranges(faint)}", "dim")]
     if trace.property:
         parts += [Text(), *_shows(trace)]
+    if explanation is not None:
+        parts += explanation_parts(trace, explanation)
     return parts
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers, runs of them as one: ``1, 4-6``."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)
+
+
+def explanation_parts(trace: Trace, explanation: Explanation) -> Iterator[RenderableType]:
+    """What led to the end of a trace, where the design that its spec departs from refuses it, and what would have stopped it."""
+    yield Text()
+    yield words("what led to it", "bold")
+    chain = columns("", "")
+    chain.columns[0].justify = "right"
+    for cause in explanation.chain:
+        chain.add_row(words(str(cause.step), "dim"), words(cause.sentence))
+    yield indented(chain)
+    refused = explanation.refused
+    if refused is not None:
+        yield Text()
+        yield words(refusal_head(refused), "bold")
+        yield indented(_placed(refused.what, refused.where))
+    if explanation.stopped_by or explanation.not_stopped_by:
+        yield Text()
+        yield words("what would have stopped this run, alone", "bold")
+        table = columns("", "", "")
+        for stopper in explanation.stopped_by:
+            flag = stopper.flag if stopper.on else f"{stopper.flag} off"
+            table.add_row(words(flag), words(_step_or_start(stopper.step), "dim"), _placed(stopper.guard_or_change, stopper.where))
+        if explanation.stopped_by:
+            yield indented(table)
+        if explanation.not_stopped_by:
+            yield indented(words(f"{'not' if explanation.stopped_by else 'nothing: not'} {', '.join(explanation.not_stopped_by)}"))
+        flagged = explanation.stopped_by and trace.instance.system.flags
+        if flagged and trace.property:
+            command = shlex.join(["kvmodel", "defences", trace.instance.system.name, trace.property])
+            yield indented(words(f"Other runs may go on: `{command}` asks about all of them.", "dim"))
+
+
+def refusal_head(refused: Refusal) -> str:
+    """``handoff refuses this run at step 2``."""
+    word = "refuses this run" if refused.guard or not refused.step else "ends otherwise, from"
+    return f"{refused.spec} {word} {'at ' if refused.guard or not refused.step else ''}{_step_or_start(refused.step)}"
+
+
+def _step_or_start(step: int) -> str:
+    return f"step {step}" if step else "its start"
+
+
+def _placed(text: str, where: str) -> Text:
+    line = words(text)
+    line.append(printable(f"  ({where})" if where else ""), "dim")
+    return line
 
 
 def _shows(trace: Trace) -> Iterator[RenderableType]:

@@ -213,9 +213,15 @@ def test_a_trace_is_saved_and_shown_again(kvmodel: Run, tmp_path: Path) -> None:
     assert code == 0
     header, _, table = shown.partition("\n\n")
     assert header == f"{SPEC}:careless at Page=2 Request=2, 6 steps; replayed"
+    table, what, explanation = table.partition("\nwhat led to it\n")
+    assert what
     assert out.startswith(table)
+    assert "zero_on_free  step 5" in explanation
     found = one_object(kvmodel("trace", "show", str(target), "--json")[1])
     assert (found["command"], found["length"]) == ("trace show", 6)
+    assert found["explanation"]["relevant"] == [1, 2, 3, 4, 5, 6]
+    assert found["explanation"]["chain"][-1]["step"] == 6
+    assert [stopper["flag"] for stopper in found["explanation"]["stopped_by"]] == ["zero_on_free"]
 
 
 def test_a_trace_that_is_no_run_is_refused(kvmodel: Run, tmp_path: Path) -> None:

@@ -1,0 +1,48 @@
+"""How the explanation of a trace is shown."""
+
+from __future__ import annotations
+
+import re
+
+from kvmodel.analyses.explain import explain
+from kvmodel.views.text import ranges, trace_text
+from tests.violations import shortest, with_bystander
+
+
+def test_a_trace_ends_with_its_explanation() -> None:
+    trace = shortest()
+    text = trace_text(trace, explain(trace))
+    assert text.startswith(trace_text(trace))
+    rest = text.removeprefix(trace_text(trace))
+    assert [line for line in rest.splitlines() if line and not line.startswith(" ")] == [
+        "what led to it",
+        "handoff refuses this run at step 2",
+        "what would have stopped this run, alone",
+    ]
+    assert "\n   7  The allocator gives the free page decode.p1 to the live request r1, with r0's data in it\n" in rest
+    assert "  prefill_door(r=r1) is not enabled: its guard 'not rejected' is false  (specs/handoff.py:" in rest
+    assert "\n  not decode_door_waits, prefill_tells_decode, checksum_of_sent\n" in rest
+    assert "`kvmodel defences handoff:buggy isolated_read`" in rest
+    assert max(len(line) for line in text.splitlines()) <= 100
+
+
+def test_a_run_that_ends_otherwise() -> None:
+    trace = shortest("handoff:abort-without-quarantine", "isolated_write")
+    assert "\nhandoff ends otherwise, from step 8\n  after abort(r=r0), " in trace_text(trace, explain(trace))
+
+
+def test_steps_that_do_not_matter_are_dimmed_and_named() -> None:
+    trace, added = with_bystander(shortest(), 0)
+    found = explain(trace)
+    assert sorted(added) == [1, 4, 6, 8]
+    assert "\ndoes not matter to isolated_read: steps 1, 4, 6, 8\n" in trace_text(trace, found)
+    coloured = trace_text(trace, found, colour=True)
+    for number in range(1, len(trace.steps) + 1):
+        line = next(line for line in coloured.splitlines() if re.sub(r"\x1b\[[0-9;]*m", "", line).lstrip().startswith(f"{number} "))
+        assert ("\x1b[36m" in line) == (number not in added)
+        assert line.count("\x1b[2m") >= (4 if number in added else 1)
+
+
+def test_ranges() -> None:
+    assert ranges([]) == ""
+    assert ranges([1, 2, 3, 5, 7, 8]) == "1-3, 5, 7-8"
