@@ -20,6 +20,7 @@ from kvmodel.verdict import Coverage, Finding, FindingKind, PropertyResult, Resu
 __all__ = ["Proving", "Unproved", "prove_properties"]
 
 Progress = Callable[[str], None]
+PATIENCE = 60.0  # seconds for a look for a run, unless there is a timeout
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def prove_properties(
     proof = prove(system, properties, all_flags=all_flags, timeout=timeout, seed=seed, limit=limit, jobs=jobs, progress=progress)
     flags = None if all_flags else tuple(system.flag_values.items())
     covered = Coverage(flags=flags)
-    remaining = None if timeout is None else max(0.1, timeout - (time.monotonic() - started))
+    remaining = PATIENCE if timeout is None else max(0.1, timeout - (time.monotonic() - started))
     open_names = tuple(name for name in proof.asked if not proof.proved(name))
     found: dict[str, PropertyResult] = {}
     stopped = proof.stopped
