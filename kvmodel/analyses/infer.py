@@ -22,11 +22,11 @@ from random import Random
 from kvmodel.analyses.relative import Counterexample, Relative
 from kvmodel.analyses.rows import Projection, Rows
 from kvmodel.analyses.vocabulary import Clause, Option, Template, condition, templates
-from kvmodel.errors import InstanceError, UsageError
-from kvmodel.language.expressions import Bound, Expr, free_names, substitute
+from kvmodel.errors import UsageError
+from kvmodel.language.expressions import Bound, Expr, substitute
 from kvmodel.language.instance import Instance, Values
 from kvmodel.language.system import Condition, Property, PropertyKind, TransitionSystem
-from kvmodel.readings.conditions import Claim, Induction
+from kvmodel.readings.conditions import INITIALLY, Claim, Induction
 from kvmodel.readings.explore import StateGraph, reachable
 from kvmodel.readings.fold import fold_system
 from kvmodel.readings.initial import initial_values, rigid_valuations
@@ -37,6 +37,7 @@ from kvmodel.verdict import Verdict
 
 __all__ = ["Inference", "infer"]
 
+BETWEEN_PROGRESS = 0.2  # seconds
 MOST_STATES = 120_000  # of one instance, that become data
 MOST_SECONDS = 8.0  # for one instance
 MOST_DEPLOYMENTS = 6  # rigid valuations that random walks visit
@@ -83,6 +84,10 @@ class Inference:
 
 class _Stopped(Exception):
     """The search ends without an answer; the message says why."""
+
+
+class _TooWeak(Exception):
+    """The vocabulary has no answer; the message says why."""
 
 
 def infer(
@@ -161,6 +166,7 @@ class _Search:
     trace: Trace | None = None
     told: float = 0.0
     linked: bool = True
+    banned: set[object] = field(default_factory=set)
     walkers: list[_Walker] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -186,54 +192,86 @@ class _Search:
 
     def run(self) -> None:
         """Find lemmas and prove the goals with them. Raises _Stopped."""
-        graphs = [self._explore({}, self.asked)]
+        self.graph = self._explore()
         if self.trace is not None:
             return
-        self.templates = templates(self.system)
-        self.rows = [Rows(template) for template in self.templates]
-        for graph in graphs:
-            assert graph is not None
-            for deployment in graph.deployments:
-                self._learn(self._projections(graph.instance, deployment.steps.rigid), deployment.states)
-        self.walkers = self._walkers()
-        self._walk(WALK_SECONDS)
-        self._keys = [_keys(template) for template in self.templates]
-        self._variables = [[free_names(feature.expr) for feature in template.features] for template in self.templates]
+        reason = ""
+        for quantified, self.linked in ((False, True), (True, True), (False, False)):
+            found = templates(self.system, quantified=quantified)
+            if found != self.templates:
+                self._take(found)
+            elif quantified:  # the spec has no quantified part to speak of
+                continue
+            try:
+                self._find()
+            except _TooWeak as problem:
+                reason = reason or str(problem)
+                continue
+            return
+        raise _Stopped(reason)
+
+    def _find(self) -> None:
+        """Find lemmas with the vocabulary of the moment. Raises _TooWeak when it has no answer."""
+        self.lemmas = []
+        for rows in self.rows:
+            rows.forget()
         for growth in range(MOST_GROWTHS):
+            self._tell("encoding one step" if not growth else f"encoding one step with {growth} more of each sort")
             relative = Relative(self._instance(growth), self.templates, self.goals, self.seed)
-            self._strengthen(relative)
-            self._shrink(relative)
-            if self._prove():
-                first = graphs[0]
-                assert first is not None
-                self._hold(first)
-                self.complete = True
+            while True:
+                self._strengthen(relative)
+                self._shrink(relative)
+                refuted = self._prove()
+                if refuted is None:
+                    self._hold()
+                    self.complete = True
+                    return
+                if refuted.step != INITIALLY:
+                    break
+                self._ban(refuted.claim)
+        raise _TooWeak("a condition that holds for few elements does not hold for every number of them")
+
+    def _ban(self, name: str) -> None:
+        """Never again look at a lemma that some initial state does not satisfy."""
+        for clause, lemma in zip(self.lemmas, self._as_conditions(self.lemmas), strict=True):
+            if lemma.name == name:
+                self.banned.add(self._key(clause))
+                self.lemmas = [other for other in self.lemmas if other != clause]
                 return
-        raise _Stopped("a condition that holds for few elements does not hold for every number of them")
+        raise _Stopped(f"some initial state violates '{name}'")
 
     # data
 
-    def _explore(self, sizes: Mapping[str, int], asked: Sequence[Property]) -> StateGraph | None:
-        """The reachable states of an instance, as far as time and number allow. Notes a violation."""
-        try:
-            instance = Instance.make(self.original, sizes)
-            graph = reachable(
-                instance, asked, timeout=min(MOST_SECONDS, self._left()), limit=MOST_STATES,
-                progress=lambda line: self._tell(f"{instance.describe_size()}: {line}"),
-            )  # fmt: skip
-        except InstanceError:
-            if asked:
-                raise
-            return None
+    def _explore(self) -> StateGraph:
+        """The reachable states of a small instance, as far as time and number allow. Notes a violation."""
+        instance = Instance.make(self.original)
+        graph = reachable(
+            instance, self.asked, timeout=min(MOST_SECONDS, self._left()), limit=MOST_STATES,
+            progress=lambda line: self._tell(f"{instance.describe_size()}: {line}"),
+        )  # fmt: skip
         if "interrupted" in graph.stopped:
             raise KeyboardInterrupt
         self.states += graph.states
-        for candidate in asked:
+        for candidate in self.asked:
             if candidate.name in graph.seen:
                 self.violated = candidate.name
                 self.trace = graph.trace(candidate.name)
                 break
         return graph
+
+    def _take(self, found: tuple[Template, ...]) -> None:
+        """Use these templates, and learn their rows."""
+        self.templates = found
+        self.rows = [Rows(template) for template in found]
+        self._keys = [_keys(template) for template in found]
+        for deployment in self.graph.deployments:
+            self._learn(self._projections(self.graph.instance, deployment.steps.rigid), deployment.states)
+        if not self.walkers:
+            self.walkers = self._walkers()
+        for walker in self.walkers:
+            walker.projections = self._projections(walker.steps.instance, walker.steps.rigid)
+            self._learn(walker.projections, list(walker.seen))
+        self._walk(WALK_SECONDS)
 
     def _projections(self, instance: Instance, rigid: Values) -> tuple[Projection, ...]:
         return tuple(Projection(template, instance, rigid) for template in self.templates)
@@ -269,7 +307,7 @@ class _Search:
             self._tick()
             starts = list(islice(initial_values(instance, rigid), MOST_STARTS))
             if starts:
-                found.append(_Walker(DenseSteps(instance, rigid), self._projections(instance, rigid), random, starts))
+                found.append(_Walker(DenseSteps(instance, rigid), (), random, starts))
         return found
 
     def _instance(self, growth: int) -> Instance:
@@ -302,29 +340,34 @@ class _Search:
                 self.lemmas.append(lemma)
                 work.append(lemma)
             elif isinstance(claim, str):
-                raise _Stopped(f"no clause of the vocabulary excludes a state that leads to a violation of '{claim}'")
+                raise _TooWeak(f"no clause of the vocabulary excludes a state that leads to a violation of '{claim}'")
             else:
                 for rows, matrix in zip(self.rows, found.after, strict=True):
-                    rows.add(matrix)
+                    rows.add(matrix, supposed=True)
                 self.lemmas = [kept for kept in self.lemmas if self.rows[kept.template].is_empty(kept.box)]
                 work = [*(goal.name for goal in self.goals), *self.lemmas]
 
     def _candidate(self, relative: Relative, found: Counterexample) -> Clause | None:
         """The best clause that excludes the state before the step and that no row contradicts."""
         scored: dict[object, tuple[tuple[float, ...], Clause]] = {}
-        for number, (rows, matrix) in enumerate(zip(self.rows, found.before, strict=True)):
-            seen: set[bytes] = set()
-            for row in matrix:
-                if row in rows or row.tobytes() in seen:
-                    continue
-                seen.add(row.tobytes())
-                for candidate in rows.candidates(row, MOST_SIDES, linked=self.linked):
-                    self.candidates += 1
-                    clause = Clause(number, candidate.box)
-                    key = self._key(clause)
-                    if key not in scored:
-                        variables = frozenset[str]().union(*(self._variables[number][p] for p, _ in candidate.box.sides))
-                        scored[key] = (len(candidate.box.sides), len(variables), -candidate.size), clause
+        for narrow in (True, False):
+            for number, rows in enumerate(self.rows):
+                seen: set[tuple[bytes, frozenset[int]]] = set()
+                everything = frozenset(range(len(rows.template.features)))
+                for row, relevant in zip(found.before[number], found.relevant[number], strict=True):
+                    within = relevant if narrow else everything
+                    if row in rows or (row.tobytes(), within) in seen:
+                        continue
+                    seen.add((row.tobytes(), within))
+                    for candidate in rows.candidates(row, MOST_SIDES, within, linked=self.linked):
+                        self.candidates += 1
+                        clause = Clause(number, candidate.box)
+                        key = self._key(clause)
+                        if key not in scored and key not in self.banned:
+                            variables = frozenset[int]().union(*(rows.template.mentions[p] for p, _ in candidate.box.sides))
+                            scored[key] = (len(candidate.box.sides), len(variables), -candidate.size), clause
+            if scored:
+                break
         best = [clause for _, clause in sorted(scored.values(), key=lambda entry: entry[0])]
         for clause in best[:MOST_TRIED]:
             if not relative.breaks(clause, [*self.lemmas, clause], rows=False):
@@ -358,8 +401,8 @@ class _Search:
             condition(f"{prefix}{number}", self.templates[lemma.template], lemma.box) for number, lemma in enumerate(lemmas, start=1)
         )
 
-    def _prove(self) -> bool:
-        """Whether every condition holds at any size; then only what the proofs use is kept."""
+    def _prove(self) -> ConditionResult | None:
+        """Ask for every condition at any size: one that does not hold, or None; then only what the proofs use is kept."""
         conditions = self._as_conditions(self.lemmas)
         solver = ConditionSolver(replace(self.original, lemmas=conditions), seed=self.seed)
         names = [*(goal.name for goal in self.goals), *(lemma.name for lemma in conditions)]
@@ -372,8 +415,10 @@ class _Search:
                 self._tick()
                 answer = solver.check(step, name, alive)
                 if answer.answer is Answer.REFUTED:
-                    return False
+                    return answer
                 if answer.answer is Answer.UNKNOWN:
+                    if "interrupt" in answer.reason:
+                        raise KeyboardInterrupt
                     raise _Stopped(f"{answer.name}: {answer.reason}")
                 results[name].append(answer)
         needed = {goal.name for goal in self.goals}
@@ -384,13 +429,13 @@ class _Search:
             needed = more
         self.conditions = tuple(lemma for lemma in conditions if lemma.name in needed)
         self.results = tuple(answer for name in names if name in needed for answer in results[name])
-        return True
+        return None
 
-    def _hold(self, graph: StateGraph) -> None:
+    def _hold(self) -> None:
         """Each lemma holds in every state of the small instance, as the dense reading evaluates it."""
         claims = [Property(lemma.name, PropertyKind.INVARIANT, lemma.parameters, lemma.condition) for lemma in self.conditions]
-        instance = Instance(self.system, graph.instance.sizes, graph.instance.parts)
-        for deployment in graph.deployments:
+        instance = Instance(self.system, self.graph.instance.sizes, self.graph.instance.parts)
+        for deployment in self.graph.deployments:
             violations = DenseSteps(instance, deployment.steps.rigid).violations(claims)
             for values in deployment.states:
                 if violations(values):
@@ -407,7 +452,7 @@ class _Search:
 
     def _tell(self, line: str) -> None:
         now = time.monotonic()
-        if self.progress is not None and now - self.told > 0.2:
+        if self.progress is not None and now - self.told >= BETWEEN_PROGRESS:
             self.told = now
             self.progress(line)
 

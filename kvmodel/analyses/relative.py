@@ -6,7 +6,7 @@ here is not proved; `analyses.infer` asks for every condition at any size in the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -16,14 +16,16 @@ import numpy.typing as npt
 
 from kvmodel.analyses.vocabulary import OTHER, Clause, Template
 from kvmodel.errors import InternalError
-from kvmodel.language.expressions import Bound, Expr
+from kvmodel.language.expressions import Bound, Cell, Expr
 from kvmodel.language.instance import Instance
 from kvmodel.language.types import Number, Value
 from kvmodel.readings.circuit import FALSE, TRUE, Literal, Unrolling
 from kvmodel.readings.conditions import Claim
 from kvmodel.readings.encoding import Encoding
+from kvmodel.readings.ground import GroundAction, Grounder, cells
 from kvmodel.readings.orders import Difference, smallest_numbers
 from kvmodel.readings.symmetry import Symmetry
+from kvmodel.traces.trace import Choice
 
 if TYPE_CHECKING:
     import z3
@@ -35,10 +37,15 @@ Matrix = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
-    """A counterexample to induction as rows: of each template, in the state before the step and in the state after it."""
+    """A counterexample to induction as rows: of each template, in the state before the step and in the state after it.
+
+    `relevant` has, for each template and each of its rows, the features (by position) that speak only of what the step and
+    the claim depend on: whatever else the state is like, the step breaks the claim.
+    """
 
     before: tuple[Matrix, ...]
     after: tuple[Matrix, ...]
+    relevant: tuple[tuple[frozenset[int], ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,7 @@ class _Place:
     """A template's features for one binding: the literal for each of their options."""
 
     options: tuple[tuple[Literal, ...], ...]
+    cells: tuple[frozenset[Cell], ...]
     representative: bool
 
 
@@ -59,13 +67,18 @@ class Relative:
         self.instance = instance
         self.queries = 0
         self.encoding = Encoding(instance, ())
+        self._grounder = Grounder(instance)
+        self._steps: dict[Choice, GroundAction] = {}
         self.places = [self._places(template) for template in templates]
-        self._goals = {goal.name: self._claim(goal) for goal in goals}
+        self._instances = {goal.name: self._claim(goal) for goal in goals}
+        self._goals = {
+            name: self.encoding.circuit.conjunction([literal for literal, _ in found]) for name, found in self._instances.items()
+        }
         self._derived = {goal.name for goal in goals if goal.derived}
         self._roots = {
             literal for places in self.places for place in places for option in place.options for literal in option
-        } | set(self._goals.values())
-        # Gates over the next state are not in the circuit: what a gate of the state rests on is written for both states.
+        } | {literal for found in self._instances.values() for literal, _ in found} | set(self._goals.values())
+        self._stepping = self.encoding.circuit.variable(static=True)  # a derived goal is asked of a state from which no step may lead
         self.unrolling = Unrolling(self.encoding.circuit, self.encoding.following)
         self._context = solver.Context()
         self._solver = solver.SolverFor("QF_FD", ctx=self._context)
@@ -88,7 +101,8 @@ class Relative:
         for binding in template.bindings(self.instance.domains):
             environment = dict(zip((v.name for v in template.variables), binding, strict=True))
             options = tuple(self._options(feature.expr, feature.options, environment) for feature in template.features)
-            found.append(_Place(options, binding in first))
+            read = tuple(cells(self._grounder.expression(feature.expr, environment)) for feature in template.features)
+            found.append(_Place(options, read, binding in first))
         return found
 
     def _options(self, expr: Expr, options: Sequence[object], environment: Mapping[str, Value]) -> tuple[Literal, ...]:
@@ -104,12 +118,15 @@ class Relative:
             found[-1] = self.encoding.circuit.conjunction(-literal for literal in found[:-1])
         return tuple(found)
 
-    def _claim(self, claim: Claim) -> Literal:
-        bindings = self.instance.bindings(claim.parameters)
+    def _claim(self, claim: Claim) -> list[tuple[Literal, frozenset[Cell]]]:
+        """For each binding: the literal that says that the claim holds, and what it reads."""
         names = [parameter.name for parameter in claim.parameters]
-        return self.encoding.circuit.conjunction(
-            [self.encoding.truth(claim.condition, dict(zip(names, binding, strict=True))) for binding in bindings]
-        )
+        found = []
+        for binding in self.instance.bindings(claim.parameters):
+            environment = dict(zip(names, binding, strict=True))
+            read = cells(self._grounder.expression(claim.condition, environment))
+            found.append((self.encoding.truth(claim.condition, environment), read))
+        return found
 
     def _load(self) -> None:
         encoding, circuit = self.encoding, self.encoding.circuit
@@ -119,7 +136,8 @@ class Relative:
         once = circuit.definitions(chain.from_iterable(blocks.once), {**state, **step})
         static = [c for gates in (state, step, once) for gate, clauses in gates.items() if gate in circuit.static for c in clauses]
         states = [*blocks.state, *(c for gate, clauses in state.items() if gate not in circuit.static for c in clauses)]
-        steps = [*blocks.step, *(c for gate, clauses in step.items() if gate not in circuit.static for c in clauses)]
+        steps: list[tuple[int, ...]] = [(-self._stepping, *clause) for clause in blocks.step]
+        steps += [c for gate, clauses in step.items() if gate not in circuit.static for c in clauses]
         lines = self.unrolling.lines([(TRUE,), *blocks.once, *static], 0)
         lines += self.unrolling.lines(states, 0)
         lines += self.unrolling.lines(states, 1)
@@ -188,10 +206,13 @@ class Relative:
                 return False
             assumptions.append(-self.unrolling.number(literal, depth))
         else:
+            depth = 1
             assumptions.append(self._violation(claim))
+        if depth:
+            assumptions.append(self.unrolling.number(self._stepping, 0))
         if not self._check(assumptions, numbers=rows):
             return False
-        return self._rows() if rows else True
+        return self._counterexample(claim) if rows else True
 
     def _check(self, literals: Sequence[int], *, numbers: bool) -> bool:
         self.queries += 1
@@ -220,7 +241,7 @@ class Relative:
         value = self._model.eval(self._z3.Bool(abs(number), self._context), model_completion=True)
         return self._z3.is_true(value) is (number > 0)
 
-    def _rows(self) -> Counterexample:
+    def _counterexample(self, claim: str | Clause) -> Counterexample:
         known: dict[tuple[Literal, int], bool] = {}
 
         def true(literal: Literal, depth: int) -> bool:
@@ -236,9 +257,51 @@ class Relative:
             ]
             return np.array(rows, np.uint8).reshape(len(places), -1)
 
-        return Counterexample(
-            tuple(matrix(places, 0) for places in self.places), tuple(matrix(places, 1) for places in self.places)
+        after = tuple(matrix(places, 1) for places in self.places)
+        footprint = self._footprint(claim, after, true)
+        relevant = tuple(
+            tuple(frozenset(n for n, read in enumerate(place.cells) if read <= footprint) for place in places) for places in self.places
         )
+        return Counterexample(tuple(matrix(places, 0) for places in self.places), after, relevant)
+
+    def _footprint(self, claim: str | Clause, after: Sequence[Matrix], true: Callable[[Literal, int], bool]) -> frozenset[Cell]:
+        """What the step of the model, and one way in which it breaks `claim`, depend on."""
+        if isinstance(claim, str):
+            depth = 0 if claim in self._derived else 1
+            read = min((read for literal, read in self._instances[claim] if not true(literal, depth)), key=len)
+            if claim in self._derived:
+                return read
+        else:
+            broken = (
+                place
+                for place, row in zip(self.places[claim.template], after[claim.template], strict=True)
+                if all(int(row[position]) in chosen for position, chosen in claim.box.sides)
+            )
+            place = next(broken)
+            read = frozenset[Cell]().union(*(place.cells[position] for position, _ in claim.box.sides))
+        step = self._step(true)
+        updates = dict(step.updates)
+        before = [cells(updates[cell.slot]) if not cell.rigid and cell.slot in updates else frozenset((cell,)) for cell in read]
+        return cells(step.guard).union(*before)
+
+    def _step(self, true: Callable[[Literal, int], bool]) -> GroundAction:
+        """The step of the model."""
+        (name,) = [name for name, literal in self.encoding.actions.items() if true(literal, 0)]
+        action = self.instance.system.action(name)
+        seen: dict[str, int] = {}
+        binding = []
+        for parameter in action.parameters:
+            domain = parameter.domain.name
+            picks = self.encoding.picks[domain, seen.get(domain, 0)]
+            binding.append(next(value for value, literal in picks.items() if true(literal, 0)))
+            seen[domain] = seen.get(domain, 0) + 1
+        choice = Choice(name, tuple(binding))
+        if choice not in self._steps:
+            ground = self._grounder.action(action, choice.binding)
+            if ground is None:
+                raise InternalError(f"a counterexample to induction takes {choice}, which is never enabled")
+            self._steps[choice] = ground
+        return self._steps[choice]
 
     def _numbers_exist(self) -> bool:
         """Whether integers show the comparisons of the model; if not, a smallest part that none show is ruled out."""

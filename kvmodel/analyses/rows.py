@@ -195,22 +195,33 @@ class Rows:
         self.domains = [len(feature.options) + (feature.options[-1] is not OTHER and isinstance(feature.options[-1], int)
                         and not isinstance(feature.options[-1], bool)) for feature in template.features]
         self.matrix: Matrix = np.empty((0, len(template.features)), np.uint8)
-        self._columns: list[Matrix] = []
+        self._columns: list[Matrix] = [self.matrix[:, position] for position in range(len(template.features))]
         self._tables: dict[tuple[int, ...], npt.NDArray[np.bool_]] = {}
         self._known: set[bytes] = set()
+        self._certain = 0
         self._found: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[Candidate, ...]] = {}
 
-    def add(self, matrix: Matrix) -> Column:
-        """More rows that are possible; the positions of those that are new."""
+    def add(self, matrix: Matrix, *, supposed: bool = False) -> Column:
+        """More rows that are possible; the positions of those that are new. Those that are only `supposed` to be can be
+        forgotten."""
         fresh = np.array([n for n, row in enumerate(matrix) if row.tobytes() not in self._known], np.int64)
         if len(fresh):
-            self._known.update(row.tobytes() for row in matrix[fresh])
             more = matrix[fresh]
-            self.matrix = np.concatenate((self.matrix, more[_first(more)]))
-            self._columns = [np.ascontiguousarray(self.matrix[:, position]) for position in range(self.matrix.shape[1])]
-            self._tables.clear()
-            self._found.clear()
+            self._set(np.concatenate((self.matrix, more[_first(more)])))
+        if not supposed:
+            self._certain = len(self.matrix)
         return fresh
+
+    def forget(self) -> None:
+        """Forget what was only supposed since the last certain row."""
+        self._set(self.matrix[: self._certain])
+
+    def _set(self, matrix: Matrix) -> None:
+        self.matrix = matrix
+        self._known = {row.tobytes() for row in matrix}
+        self._columns = [np.ascontiguousarray(matrix[:, position]) for position in range(matrix.shape[1])]
+        self._tables.clear()
+        self._found.clear()
 
     def __contains__(self, row: Matrix) -> bool:
         return row.tobytes() in self._known
@@ -222,8 +233,9 @@ class Rows:
             inside &= np.isin(self._columns[position], list(chosen))
         return not inside.any()
 
-    def candidates(self, row: Matrix, most: int, *, linked: bool) -> Iterator[Candidate]:
-        """Boxes around `row` that no known row is in, with at most `most` sides, of which none can be left out.
+    def candidates(self, row: Matrix, most: int, within: frozenset[int], *, linked: bool) -> Iterator[Candidate]:
+        """Boxes around `row` that no known row is in, with at most `most` sides, of which none can be left out, for features
+        in `within`.
 
         With `linked`, only boxes whose variables are brought together by what holds in them (see `Template.links`): a
         clause about elements that have nothing to do with each other is seldom more than an accident of small instances.
@@ -234,7 +246,7 @@ class Rows:
         groups = _joined([frozenset((number,)) for number in everything], links) if linked else [everything]
         differs = None
         for group in groups:
-            allowed = [position for position, names in enumerate(self.template.mentions) if names <= group]
+            allowed = [position for position, names in enumerate(self.template.mentions) if names <= group and position in within]
             allowed = [position for position in allowed if links[position] <= group]
             if differs is None:
                 differs = self._differences(row)

@@ -256,9 +256,15 @@ def condition(name: str, template: Template, box: Box) -> Condition:
     if not conclusions:
         conclusions = [negation(premises.pop())]
     conclusion = conclusions[0] if len(conclusions) == 1 else Apply(Operator.OR, tuple(conclusions), BOOL)
-    if not premises:
-        return Condition(name, variables, conclusion)
-    return Condition(name, variables, Apply(Operator.IMPLIES, (conjunction(premises), conclusion), BOOL))
+    said = conclusion if not premises else Apply(Operator.IMPLIES, (conjunction(premises), conclusion), BOOL)
+    first: dict[str, Expr] = {}  # a variable that is the only one of its sort has the name of the first
+    kept: list[Bound] = []
+    for variable in variables:
+        same_sort = [other for other in template.variables if other.domain == variable.domain]
+        name_of = same_sort[sum(other.domain == variable.domain for other in kept)]
+        first[variable.name] = name_of
+        kept.append(name_of)
+    return Condition(name, tuple(kept), substitute(said, first))
 
 
 def _smaller(options: Sequence[Option], chosen: frozenset[int]) -> tuple[tuple[int, ...], bool]:
