@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kvmodel.language.instance import Instance, State
     from kvmodel.language.system import TransitionSystem
     from kvmodel.readings.machine import machine_for
+    from kvmodel.testing import StatefulSuite
     from kvmodel.traces.trace import Choice, Trace
     from kvmodel.verdict import Coverage, Finding, FindingKind, PropertyResult, Result, Verdict
 
@@ -51,6 +52,7 @@ __all__ = [
     "Result",
     "SpecError",
     "State",
+    "StatefulSuite",
     "Trace",
     "TraceFileError",
     "TransitionSystem",
@@ -77,6 +79,7 @@ _HOMES = {
     "kvmodel.language.instance": ("Instance", "State"),
     "kvmodel.language.system": ("TransitionSystem",),
     "kvmodel.readings.machine": ("machine_for",),
+    "kvmodel.testing": ("StatefulSuite",),
     "kvmodel.traces.trace": ("Choice", "Trace"),
     "kvmodel.verdict": ("Coverage", "Finding", "FindingKind", "PropertyResult", "Result", "Verdict"),
 }  # fmt: skip
