@@ -53,6 +53,9 @@ __all__ = ["LIMIT", "CutOff", "Judgement", "Need", "SecondOpinion", "SecondReade
 LIMIT = 50_000_000  # valuations that are looked at for one condition
 MOST_PICTURES = 1_000  # for one condition: patterns of its parameters, and elements drawn
 WIDE = 6  # places of one disjunction; a wider one is looked at case by case
+MANY = 100_000  # new valuations; before so many are made, other constraints are tried on a sample of them
+MOST_TRIED = 12
+APART = 1_000_000  # what shares no place with the footprint comes last
 EXTRA = 2  # elements drawn beyond the cut-off: which one a row needs first is a guess. Without a cut-off, beyond the parameters
 
 
@@ -177,7 +180,7 @@ class _Run:
 class SecondReader:
     """Gives second opinions on the conditions of one system; it remembers what it has grounded.
 
-    `system` is the one that the conditions were made from (`Induction.system`); `limit` bounds the valuations of one step.
+    `system` is the one that the conditions were made from (`Induction.system`); `limit` bounds the valuations of one condition.
     """
 
     def __init__(self, system: TransitionSystem, *, limit: int = LIMIT) -> None:
@@ -207,7 +210,9 @@ class SecondReader:
                     break
         except TooMany as problem:
             judgement = Judgement.TOO_LARGE
-            reason = f"{run.states + problem.valuations:,} valuations or more, over the limit of {self.limit:,}"
+            figure = run.states + problem.valuations
+            over = f"over the limit of {self.limit:,}" if figure > self.limit else "more at a time than fits in memory"
+            reason = f"{figure:,} valuations or more, {over}"
         except NotPictured as problem:
             judgement, reason = Judgement.OUTSIDE, str(problem)
         return SecondOpinion(
@@ -312,17 +317,17 @@ class SecondReader:
             return False
         compared = 0
         while waiting:
-            best: tuple[int, int, int] | None = None
+            ranks: list[tuple[int, int, int]] = []
             ready = []
+            others = self._others(table)
             for position, constraint in enumerate(waiting):
                 missing = constraint.slots - table.columns.keys()
                 if not missing:
                     ready.append(position)
                 elif not ready:
-                    growth = prod(len(self._codes(slot, sizes, table)) for slot in missing)
+                    growth = prod(len(self._codes(slot, sizes, others)) for slot in missing)
                     shared = len(constraint.slots) - len(missing)
-                    rank = (growth if shared or not table.columns else growth * 1_000_000, -shared, position)
-                    best = min(best, rank) if best is not None else rank
+                    ranks.append((growth if shared or not table.columns else growth * APART, -shared, position))
             for position in ready:
                 table.join(waiting[position], ())
                 if not table.rows:
@@ -330,9 +335,9 @@ class SecondReader:
             if ready:
                 gone = set(ready)
                 waiting = [constraint for position, constraint in enumerate(waiting) if position not in gone]
-            elif best is not None:
-                constraint = waiting.pop(best[2])
-                self._extend(table, constraint, sizes)
+            elif ranks:
+                constraint = waiting.pop(self._best(table, waiting, ranks, sizes))
+                table.join(constraint, self._missing(table, constraint, sizes))
             orders = [slot for slot in table.columns if isinstance(self.cells.all[slot].key, Comparison)]
             if len(orders) > compared:
                 compared = len(orders)
@@ -341,15 +346,25 @@ class SecondReader:
                 return False
         return True
 
-    def _extend(self, table: Valuations, constraint: Constraint, sizes: Sizes) -> None:
+    def _best(self, table: Valuations, waiting: Sequence[Constraint], ranks: list[tuple[int, int, int]], sizes: Sizes) -> int:
+        """The position of the constraint to join next: of those that bring fewest new valuations, where these are many, the
+        one that leaves fewest of them."""
+        growth, _, position = min(ranks)
+        if growth >= APART or growth * table.rows < MANY:
+            return position
+        tried = [candidate for candidate in sorted(ranks)[:MOST_TRIED] if candidate[0] <= growth * MOST_TRIED]
+        return min((table.trial(waiting[i], self._missing(table, waiting[i], sizes)), g, i) for g, _, i in tried)[2]
+
+    def _missing(self, table: Valuations, constraint: Constraint, sizes: Sizes) -> list[tuple[int, Codes]]:
+        """The cells of a constraint that have no column yet, with the codes that they range over."""
         missing: list[tuple[int, Codes]] = []
         others = self._others(table)
         for slot in sorted(constraint.slots - table.columns.keys()):
-            missing.append((slot, self._codes(slot, sizes, table, others)))
+            missing.append((slot, self._codes(slot, sizes, others)))
             sort = _valued_in(self.cells.all[slot].cell.type)
             if sort:
                 others[sort] = others.get(sort, 0) + 1
-        table.join(constraint, missing)
+        return missing
 
     def _others(self, table: Valuations) -> dict[str, int]:
         """How many columns have values in each sort: as many other elements can be told apart."""
@@ -360,7 +375,7 @@ class SecondReader:
                 found[sort] = found.get(sort, 0) + 1
         return found
 
-    def _codes(self, slot: int, sizes: Sizes, table: Valuations, others: Mapping[str, int] | None = None) -> Codes:
+    def _codes(self, slot: int, sizes: Sizes, others: Mapping[str, int]) -> Codes:
         """The codes that a cell ranges over. A value among the other elements is `sizes` or more: as many codes as there can
         be different ones."""
         kind = self.cells.all[slot].cell.type
@@ -372,8 +387,7 @@ class SecondReader:
             case Maybe(Enumeration() as domain):
                 return (NONE, *range(len(domain.members)))
             case Element(Sort() as sort) | Maybe(Sort() as sort):
-                more = (self._others(table) if others is None else others).get(sort.name, 0) + 1
-                within = tuple(range(sizes[sort.name] + more))
+                within = tuple(range(sizes[sort.name] + others.get(sort.name, 0) + 1))
                 return (NONE, *within) if isinstance(kind, Maybe) else within
             case Counter(low, high):
                 return tuple(range(low, high + 1))

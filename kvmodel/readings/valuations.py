@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,9 @@ __all__ = ["NONE", "Codes", "Constraint", "TooMany", "Valuations", "code"]
 
 NONE = -1
 CHUNK = 1 << 19  # valuations that are looked at together
-Column: TypeAlias = NDArray[np.int16]
+SAMPLE = 64
+MOST_KEPT = 200_000_000  # values in memory
+Column: TypeAlias = NDArray[Any]  # int8 where the codes fit, otherwise int16
 Mask: TypeAlias = NDArray[np.bool_]
 Codes: TypeAlias = tuple[int, ...]
 
@@ -58,7 +60,7 @@ class Constraint:
 class Valuations:
     """Rows of values, one column a slot. `looked` counts every row that was ever made.
 
-    `limit` bounds it; TooMany is raised before an extension beyond it, with its number of rows.
+    `limit` bounds it, and MOST_KEPT what is in memory; TooMany is raised before an extension beyond it, with its number of rows.
     """
 
     limit: int
@@ -76,21 +78,33 @@ class Valuations:
             self._keep(_mask(constraint.condition, self.columns, self.rows))
             return
         step = max(1, CHUNK // growth)
-        new = np.array(list(_combinations([codes for _, codes in missing])), dtype=np.int16).reshape(growth, len(missing))
+        combinations = np.array(list(_combinations([codes for _, codes in missing])), dtype=np.int16).reshape(growth, len(missing))
+        new = [_small(combinations[:, position]) for position in range(len(missing))]
         pieces: list[dict[int, Column]] = []
         counts = 0
         for start in range(0, self.rows, step):
             old = {slot: column[start : start + step] for slot, column in self.columns.items()}
             size = min(step, self.rows - start)
             wide = {slot: np.repeat(column, growth) for slot, column in old.items() if slot in constraint.slots}
-            wide |= {slot: np.tile(new[:, position], size) for position, (slot, _) in enumerate(missing)}
+            wide |= {slot: np.tile(new[position], size) for position, (slot, _) in enumerate(missing)}
             kept = np.flatnonzero(_mask(constraint.condition, wide, size * growth))
             counts += len(kept)
+            if counts * (len(old) + len(missing)) > MOST_KEPT:
+                raise TooMany(self.rows * growth)
             piece = {slot: wide[slot][kept] if slot in wide else old[slot][kept // growth] for slot in (*old, *wide)}
             pieces.append(piece)
         self.rows = counts
         slots = [*self.columns, *(slot for slot, _ in missing)]
-        self.columns = {slot: np.concatenate([piece[slot] for piece in pieces]) if pieces else new[:0, 0] for slot in slots}
+        self.columns = {slot: np.concatenate([piece[slot] for piece in pieces]) for slot in slots} if pieces else {}
+
+    def trial(self, constraint: Constraint, missing: Sequence[tuple[int, Codes]]) -> float:
+        """About how many rows a row becomes in `join`, from a sample of the rows."""
+        growth = prod(len(codes) for _, codes in missing)
+        chosen = np.unique(np.linspace(0, self.rows - 1, SAMPLE).astype(np.int64))
+        columns = {slot: self.columns[slot][chosen] for slot in constraint.slots & self.columns.keys()}
+        sample = Valuations(growth * len(chosen), columns, len(chosen))
+        sample.join(constraint, missing)
+        return sample.rows / len(chosen)
 
     def keep(self, rows: Mask) -> None:
         """Keep the rows where `rows` is true."""
@@ -117,6 +131,11 @@ class Valuations:
         return {slot: int(column[number]) for slot, column in self.columns.items()}
 
 
+def _small(column: NDArray[np.int16]) -> Column:
+    """The column in as few bytes as its codes need."""
+    return column.astype(np.int8) if column.size and column.min() >= -128 and column.max() < 128 else column
+
+
 def _combinations(choices: Sequence[Codes]) -> Iterator[tuple[int, ...]]:
     if not choices:
         yield ()
@@ -131,7 +150,7 @@ def _mask(condition: Expr, columns: Mapping[int, Column], rows: int) -> Mask:
     return np.full(rows, bool(found)) if np.ndim(found) == 0 else np.asarray(found, dtype=bool)
 
 
-Coded: TypeAlias = NDArray[np.int16] | NDArray[np.bool_] | int | bool
+Coded: TypeAlias = NDArray[Any] | int | bool
 
 
 def _value(expr: Expr, columns: Mapping[int, Column]) -> Coded:
@@ -162,10 +181,10 @@ def _value(expr: Expr, columns: Mapping[int, Column]) -> Coded:
         case Operator.ADD:
             total: Coded = 0
             for part in parts:
-                total = np.add(total, part)
+                total = np.add(total, np.asarray(part, dtype=np.int64))  # small columns would overflow
             return total
         case Operator.IF:
-            return np.where(np.not_equal(parts[0], 0), parts[1], parts[2])
+            return np.where(np.not_equal(parts[0], 0), np.asarray(parts[1]), np.asarray(parts[2]))
         case Operator.IS_NONE:
             return np.equal(parts[0], NONE)
         case Operator.THE:

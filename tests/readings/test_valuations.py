@@ -56,3 +56,22 @@ def test_rows_can_be_judged_together() -> None:
 
 def test_values_are_coded() -> None:
     assert [code(None, None), code(True, None), code(3, None), code("OLD", STAGE)] == [NONE, 1, 3, 1]
+
+
+def test_sums_and_choices_are_not_cut_to_small_numbers() -> None:
+    kind = Counter(0, 127)
+    number, other = Cell(0, False, kind), Cell(1, False, kind)
+    sum_ = Apply(Operator.ADD, (number, other, Const(100, COUNT)), COUNT)
+    table = Valuations(100_000)
+    table.join(of(ends(Operator.LT, Const(300, COUNT), sum_)), [(0, tuple(range(128))), (1, tuple(range(128)))])
+    assert table.rows == sum(a + b + 100 > 300 for a in range(128) for b in range(128))
+    chosen = Apply(Operator.IF, (ends(Operator.LT, number, other), number, Const(1_000, COUNT)), COUNT)
+    table.join(of(ends(Operator.EQ, chosen, Const(1_000, COUNT))), ())
+    assert table.rows == sum(a + b + 100 > 300 and a >= b for a in range(128) for b in range(128))
+
+
+def test_what_does_not_fit_in_memory_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(valuations, "MOST_KEPT", 10)
+    table = Valuations(1_000)
+    with pytest.raises(TooMany):
+        table.join(of(ends(Operator.LE, Cell(0, False, Counter(0, 15)), Const(15, COUNT))), [(0, tuple(range(16)))])
