@@ -61,12 +61,12 @@ def decided(found: Counter[tuple[Answer, Judgement]]) -> int:
 
 
 @pytest.mark.parametrize(
-    ("name", "sample", "all_flags"), [("pages:one-pool", 40, False), ("pages:one-pool", 25, True), ("handoff", 25, False)]
+    ("name", "sample", "all_flags"), [("pages:one-pool", 25, False), ("pages:one-pool", 15, True), ("handoff", 15, False)]
 )
 def test_it_says_what_z3_says_with_and_without_each_hypothesis(name: str, sample: int, all_flags: bool) -> None:
     found = compare(load_spec(name), sample, 1, all_flags=all_flags)
-    assert found[Answer.PROVED, Judgement.AGREED] >= 20
-    assert found[Answer.REFUTED, Judgement.DISAGREED] >= 20
+    assert found[Answer.PROVED, Judgement.AGREED] >= 10
+    assert found[Answer.REFUTED, Judgement.DISAGREED] >= 10
     assert decided(found) >= 0.95 * found.total()
 
 
