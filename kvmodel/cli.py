@@ -31,6 +31,7 @@ COMMANDS = {
     "simulate": ("kvmodel.commands.simulate", "Run the incident at its real size: what leaks, which test sees it."),
     "recheck": ("kvmodel.commands.recheck", "Let a second solver check the proofs that ship, or yours, again."),
     "trace": ("kvmodel.commands.trace", "Show a saved trace; say why an action was not enabled."),
+    "render": ("kvmodel.commands.render", "Draw a saved trace: a step or a film; a graph for other tools."),
 }
 
 
