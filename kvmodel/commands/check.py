@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from kvmodel.commands import common
+from kvmodel.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "explore"]
 
+FORMATS = ("markdown", "junit", "sarif")  # those of `kvmodel.views.formats`, which is not imported for `--help`
 
 limit_option = click.option(
     "--limit", type=click.IntRange(min=1), metavar="N", help="Stop explore at N states, or a few more (default: what fits in 4 GB)."
@@ -49,6 +51,7 @@ unreadable spec, 3 undecided. With --expect: 0 as expected, 1 not, 3 undecided."
 @click.option("--save", "target", metavar="FILE", help="Save the trace that is shown (ITF JSON).")
 @click.option("--expect", "expected", type=click.Choice(("holds", "violated", "undecided")), help="The verdict that is no failure.")
 @strict_option
+@click.option("--format", "form", type=click.Choice(FORMATS), help="Print this instead: for a pull request, or for CI.")
 @common.json_option
 def check(
     spec: str,
@@ -66,6 +69,7 @@ def check(
     target: str | None,
     expected: str | None,
     strict: bool,
+    form: str | None,
     as_json: bool,
 ) -> int:
     """Check the properties of SPEC (all, or those named) on a finite instance.
@@ -76,6 +80,8 @@ def check(
     from kvmodel import api
     from kvmodel.commands.project import project_settings
 
+    if form is not None and as_json:
+        raise UsageError(f"--json and --format {form} contradict each other: stdout has one of them")
     settings = project_settings()
     chosen = cast("Method", method or settings.method or "explore")
     if depth is None and chosen != "explore":
@@ -86,7 +92,12 @@ def check(
     with common.progress_line() as progress:
         result = api.check_instance(instance, properties, options, progress)
     command = _command("check", result, properties, options.on_command_line())
-    _print("check", result, instance, command, as_json)
+    if form is None:
+        _print("check", result, instance, command, as_json)
+    else:
+        from kvmodel.views.formats import result_as
+
+        common.emit(result_as(form, result, instance, command))
     if target is not None and not _save(result, target):
         return common.USAGE
     return common.exit_code(result.verdict, expected, strict and bool(result.findings))

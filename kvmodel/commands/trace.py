@@ -1,4 +1,4 @@
-"""``kvmodel trace show`` and ``kvmodel trace why``."""
+"""``kvmodel trace show``, ``kvmodel trace why`` and ``kvmodel trace convert``."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ if TYPE_CHECKING:
 
 __all__ = ["trace"]
 
+FORMATS = ("markdown", "junit", "sarif", "itf")
+
 
 @click.group(
     epilog="""\b
 Examples:
   kvmodel trace show incident.itf.json
-  kvmodel trace why incident.itf.json 4 free r=r0"""
+  kvmodel trace why incident.itf.json 4 free r=r0
+  kvmodel trace convert incident.itf.json --format markdown"""
 )
 def trace() -> None:
-    """Look at a saved trace: show it, or ask why an action was not enabled."""
+    """Look at a saved trace: show it, ask why an action was not enabled, or write it in another format."""
 
 
 def spec_option(command: common.F) -> common.F:
@@ -111,6 +114,52 @@ def why(file: str, step: int, action: str, arguments: tuple[str, ...], spec: str
 
     width, colour = common.page()
     common.emit(why_text(found, reports, width=width, colour=colour))
+    return common.ALL_HOLD
+
+
+@trace.command(
+    epilog="""\b
+Examples:
+  kvmodel trace convert incident.itf.json --format markdown | gh pr comment -F -
+  kvmodel trace convert incident.itf.json --format sarif -o incident.sarif
+
+\b
+Exit code: 0, or 2 when the file is not a run of its spec or the output cannot
+be written."""
+)
+@click.argument("file")
+@click.option("--format", "form", type=click.Choice(FORMATS), required=True, help="What to write.")
+@click.option("-o", "--output", "target", metavar="OUT", help="Write to this file (default: stdout).")
+@spec_option
+def convert(file: str, form: str, target: str | None, spec: str | None) -> int:
+    """Replay the trace in FILE (ITF JSON) and write it in another format.
+
+    markdown is for a pull request: a sentence, a sequence diagram (Mermaid), the table of steps, and what led to it. junit
+    and sarif are for CI. itf is the same trace, written anew.
+    """
+    from kvmodel.api import read_trace
+
+    found = read_trace(file, spec)
+    if form == "itf":
+        import json
+
+        from kvmodel.traces.itf import itf_object
+
+        text = json.dumps(itf_object(found)) + "\n"
+    else:
+        from kvmodel.views.formats import trace_as
+
+        text = trace_as(form, found)
+    if target is None:
+        common.emit(text)
+        return common.ALL_HOLD
+    try:
+        with open(target, "w", encoding="utf-8") as output:
+            output.write(text)
+    except (OSError, ValueError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
+        raise UsageError(f"{target}: not written: {reason}") from None
+    common.note(f"{target}: written")
     return common.ALL_HOLD
 
 
