@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: incident test lint slow bench simulate variants proofs clean
+.PHONY: incident test lint slow browser bench simulate variants proofs clean
 
 incident: .venv/ready  ## the 2026 incident: its counterexample, then the recommended design
 	@$(BIN)/kvmodel check handoff:buggy --expect violated
@@ -18,6 +18,9 @@ lint: .venv/ready
 
 slow: .venv/ready  ## long checks that `make test` leaves out
 	$(BIN)/pytest -m slow
+
+browser: .venv/ready  ## checks by other tools' own parsers; needs node and npm
+	$(BIN)/pytest -m browser
 
 bench: .venv/ready  ## the fast readings beside their peers, in one run
 	$(BIN)/pytest benchmarks --benchmark-only
