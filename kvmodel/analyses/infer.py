@@ -20,7 +20,7 @@ from itertools import islice, permutations, product
 from random import Random
 
 from kvmodel.analyses.relative import Counterexample, Relative
-from kvmodel.analyses.rows import Projection, Rows
+from kvmodel.analyses.rows import MOST_FEATURES, Projection, Rows
 from kvmodel.analyses.vocabulary import Clause, Option, Template, condition, templates
 from kvmodel.errors import UsageError
 from kvmodel.language.expressions import Bound, Expr, substitute
@@ -39,10 +39,9 @@ __all__ = ["Inference", "infer"]
 
 BETWEEN_PROGRESS = 0.2  # seconds
 MOST_STATES = 120_000  # of one instance, that become data
-MOST_SECONDS = 8.0  # for one instance
 MOST_DEPLOYMENTS = 6  # rigid valuations that random walks visit
 MOST_STARTS = 20
-WALK_SECONDS = 5.0
+WALK_ROUNDS = 2  # of one batch for each of these valuations
 WALK_STEPS = 12  # of one walk, from a start or from a state that had something new
 WALK_STARTS = 500  # the latest, from which half of all walks start
 WALK_BATCH = 4_000  # states
@@ -121,7 +120,7 @@ class _Walker:
     projections: tuple[Projection, ...]
     random: Random
     starts: list[Values]
-    seen: set[Values] = field(default_factory=set)
+    seen: dict[Values, None] = field(default_factory=dict)  # in order, so that one seed gives one answer
 
     def walk(self, count: int) -> list[Values]:
         """About `count` states not seen before, on walks or one step beside them."""
@@ -134,7 +133,7 @@ class _Walker:
                 if not following:
                     break
                 fresh = [after for after in following if after not in self.seen]
-                self.seen.update(fresh)
+                self.seen.update(dict.fromkeys(fresh))
                 found += fresh
                 state = self.random.choice(fresh or following)
             if len(found) >= count:
@@ -198,6 +197,9 @@ class _Search:
         reason = ""
         for quantified, self.linked in ((False, True), (True, True), (False, False)):
             found = templates(self.system, quantified=quantified)
+            if any(len(template.features) > MOST_FEATURES for template in found):
+                reason = reason or f"the spec has too many variables for a template: more than {MOST_FEATURES} features"
+                continue
             if found != self.templates:
                 self._take(found)
             elif quantified:  # the spec has no quantified part to speak of
@@ -246,7 +248,7 @@ class _Search:
         """The reachable states of a small instance, as far as time and number allow. Notes a violation."""
         instance = Instance.make(self.original)
         graph = reachable(
-            instance, self.asked, timeout=min(MOST_SECONDS, self._left()), limit=MOST_STATES,
+            instance, self.asked, timeout=None if self.timeout is None else self._left(), limit=MOST_STATES,
             progress=lambda line: self._tell(f"{instance.describe_size()}: {line}"),
         )  # fmt: skip
         if "interrupted" in graph.stopped:
@@ -271,7 +273,7 @@ class _Search:
         for walker in self.walkers:
             walker.projections = self._projections(walker.steps.instance, walker.steps.rigid)
             self._learn(walker.projections, list(walker.seen))
-        self._walk(WALK_SECONDS)
+        self._walk()
 
     def _projections(self, instance: Instance, rigid: Values) -> tuple[Projection, ...]:
         return tuple(Projection(template, instance, rigid) for template in self.templates)
@@ -286,17 +288,15 @@ class _Search:
         self._tell(f"{sum(len(rows.matrix) for rows in self.rows):,} rows from {self.states:,} states")
         return telling
 
-    def _walk(self, seconds: float) -> None:
+    def _walk(self) -> None:
         """Learn from random walks in a larger instance, that go on from states with something new."""
-        until = time.monotonic() + min(seconds, self._left())
-        barren = 0
-        while barren < len(self.walkers) and time.monotonic() < until:
+        for _ in range(WALK_ROUNDS):
             for walker in self.walkers:
+                self._tick()
                 states = walker.walk(WALK_BATCH)
                 self.states += len(states)
                 telling = self._learn(walker.projections, states)
                 walker.starts += [states[number] for number in sorted(telling)]
-                barren = 0 if telling else barren + 1
 
     def _walkers(self) -> list[_Walker]:
         instance = self._instance(1)

@@ -20,12 +20,13 @@ from kvmodel.language.operators import Operator
 from kvmodel.language.types import Element, Enumeration, Maybe, Type, Value
 from kvmodel.readings.ground import Grounder
 
-__all__ = ["Projection", "Rows"]
+__all__ = ["MOST_FEATURES", "Candidate", "Projection", "Rows"]
 
 Column = npt.NDArray[np.int64]
 Matrix = npt.NDArray[np.uint8]
 
 NONE = -1
+MOST_FEATURES = 63  # of a template: sets of features are bits of one integer
 MOST_SETS = 100  # ways to tell a row from all others that are looked at
 MOST_ORDERS = 6  # in which the sides of a box are widened
 

@@ -121,7 +121,8 @@ def test_lemmas_of_one_pool_need_none_of_the_spec_s_own() -> None:
 
 
 def test_one_seed_gives_one_answer() -> None:
-    assert infer(lock(), ["alone"], seed=3).lemmas == infer(lock(), ["alone"], seed=3).lemmas
+    one, other = (infer(load_spec("pages:one-pool"), ["exclusive_owner"], seed=3) for _ in range(2))
+    assert (one.lemmas, one.states, one.candidates) == (other.lemmas, other.states, other.candidates)
 
 
 def test_each_lemma_holds_in_every_reachable_state() -> None:
@@ -188,6 +189,13 @@ def test_an_interrupt_is_no_proof(moment: str, monkeypatch: pytest.MonkeyPatch) 
     text = inference_text(inference)
     assert "undecided" in text
     assert ("nothing is proved with them" in text) is bool(inference.lemmas)
+
+
+def test_a_spec_that_is_too_large_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvmodel.analyses.infer.MOST_FEATURES", 1)
+    inference = infer(lock(), ["alone"])
+    assert inference.verdict is Verdict.UNDECIDED
+    assert inference.reason == "the spec has too many variables for a template: more than 1 features"
 
 
 def test_what_cannot_be_asked_is_said() -> None:
