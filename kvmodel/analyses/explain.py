@@ -139,8 +139,9 @@ class _Chain:
     def told(self, step: int) -> str:
         if not step:
             return "At the start, " + " and ".join(self.starting())
-        sentence = said(self.instance, self.trace.steps[step - 1]) + self.given(step)
-        results = list(self.results(step))[:MOST_RESULTS]
+        given = self.given(step)
+        sentence = said(self.instance, self.trace.steps[step - 1]) + given
+        results = list(self.results(step, told=bool(given)))[:MOST_RESULTS]
         return f"{sentence}; now {' and '.join(results)}" if results else sentence
 
     def starting(self) -> list[str]:
@@ -172,15 +173,16 @@ class _Chain:
                     return ", blank"
         return ""
 
-    def results(self, step: int) -> Iterator[str]:
-        """What came of a step: the places that the property looks at, or else one that a later step does."""
+    def results(self, step: int, *, told: bool) -> Iterator[str]:
+        """What came of a step: the places that the property looks at, or else one that a later step does; of the last step also
+        whose data is there, unless that is `told` already."""
         after = self.trace.states[step]
         used = [slot for slot in self.found.used.get(step, ()) if self.layout.places[slot][0] != "holds" or not after.values[slot]]
         shown = [slot for slot in used if slot in self.found.shown]
         for slot in shown or sorted(used, key=lambda slot: self.layout.places[slot][0] != "content")[:1]:
             value = after.values[slot]
             yield self.data_of(slot, value) or self.held_by(slot, value) or f"{self.place(slot)} is {self.shown(slot, value)}"
-        if step == len(self.trace.steps):
+        if step == len(self.trace.steps) and not told:
             still = (slot for slot in self.found.shown if slot not in used)
             yield from (data for data in (self.data_of(slot, after.values[slot]) for slot in still) if data)
 

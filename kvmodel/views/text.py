@@ -103,13 +103,14 @@ def ranges(numbers: Sequence[int]) -> str:
 
 def explanation_parts(trace: Trace, explanation: Explanation) -> Iterator[RenderableType]:
     """What led to the end of a trace, where the design that its spec departs from refuses it, and what would have stopped it."""
-    yield Text()
-    yield words("what led to it", "bold")
-    chain = columns("", "")
-    chain.columns[0].justify = "right"
-    for cause in explanation.chain:
-        chain.add_row(words(str(cause.step), "dim"), words(cause.sentence))
-    yield indented(chain)
+    if explanation.chain:
+        yield Text()
+        yield words("what led to it", "bold")
+        chain = columns("", "")
+        chain.columns[0].justify = "right"
+        for cause in explanation.chain:
+            chain.add_row(words(str(cause.step), "dim"), words(cause.sentence))
+        yield indented(chain)
     refused = explanation.refused
     if refused is not None:
         yield Text()

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from xml.etree import ElementTree
 
 import pytest
+from junitparser import Error, Failure, JUnitXml
 
 from kvmodel.errors import UsageError, printable
 from kvmodel.language.instance import Instance
@@ -64,6 +65,14 @@ def test_a_test_case_for_each_property() -> None:
     assert told["reproduce"] == "kvmodel check lending"
     assert told["states"] == "7"
     assert told["finding: action never fired: borrow"] == "It never happened."
+
+
+def test_other_tools_read_the_file() -> None:
+    (suite,) = JUnitXml.fromstring(written("junit").encode())
+    assert (suite.name, suite.tests, suite.failures, suite.errors) == ("lending", 4, 2, 1)
+    assert [(case.name, [type(result) for result in case.result]) for case in suite] == [
+        ("isolated_read", [Failure]), ("served", [Failure]), ("no_deadlock", [Error]), ("range:loans", []),
+    ]  # fmt: skip
 
 
 def test_a_witness_passes_and_is_shown() -> None:

@@ -6,6 +6,7 @@ import re
 
 from kvmodel.analyses.explain import explain
 from kvmodel.views.text import ranges, trace_text
+from tests import lending
 from tests.violations import shortest, with_bystander
 
 
@@ -41,6 +42,17 @@ def test_steps_that_do_not_matter_are_dimmed_and_named() -> None:
         line = next(line for line in coloured.splitlines() if re.sub(r"\x1b\[[0-9;]*m", "", line).lstrip().startswith(f"{number} "))
         assert ("\x1b[36m" in line) == (number not in added)
         assert line.count("\x1b[2m") >= (4 if number in added else 1)
+
+
+def test_a_violation_in_the_initial_state_has_nothing_that_led_to_it() -> None:
+    trace = lending.trace("stuck", "no_deadlock")
+    assert not trace.steps
+    assert "what led to it" not in trace_text(trace, explain(trace))
+
+
+def test_nothing_is_said_twice() -> None:
+    trace = lending.trace()
+    assert "  6  The running request r1 gets the idle page near.p0, with r0's data in it\n" in trace_text(trace, explain(trace))
 
 
 def test_ranges() -> None:
