@@ -73,7 +73,7 @@ def sample(spec: str, count: int, seed: int = 2026) -> Sequence[Mutant]:
     return random.Random(seed).sample(list(mutants(load_spec(spec))), count)
 
 
-@pytest.mark.parametrize(("spec", "count", "properties"), [("pages:one-pool", 6, ()), ("handoff", 2, ("isolated_write",))])
+@pytest.mark.parametrize(("spec", "count", "properties"), [("pages:one-pool", 4, ()), ("handoff", 1, ("isolated_write",))])
 def test_a_proof_that_still_goes_through_is_right(
     spec: str, count: int, properties: Sequence[str], record_property: Callable[[str, object], None]
 ) -> None:
