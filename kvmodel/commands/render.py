@@ -13,6 +13,7 @@ from kvmodel.errors import UsageError, nearest, printable
 
 if TYPE_CHECKING:
     from kvmodel.traces.trace import Trace
+    from kvmodel.views.svg import Theme
 
 __all__ = ["render"]
 
@@ -40,7 +41,7 @@ Exit code: 0, or 2 when FILE is not a run of its spec or the output cannot be wr
 @click.option("--theme", type=click.Choice(("auto", "light", "dark")), default="auto", show_default=True,
               help="Colours; auto is the reader's own mode (in PNG: light).")
 @click.option("--spec", metavar="SPEC", help="Use this spec, not the one that the file names.")  # fmt: skip
-def render(file: str, step: int | None, output: str | None, wanted: str | None, theme: str, spec: str | None) -> int:
+def render(file: str, step: int | None, output: str | None, wanted: str | None, theme: Theme, spec: str | None) -> int:
     """Draw the trace in FILE (ITF JSON): who owns which page, whose data is in it, and where that goes wrong.
 
     svg and png are pictures. dot, graphml and json (node-link) are the page graph of one state, every variable of it included; without
@@ -77,7 +78,7 @@ def _by_ending(output: str | None) -> str:
     return ENDINGS[ending.lower()]
 
 
-def _rendered(trace: Trace, step: int | None, chosen: str, theme: str) -> bytes:
+def _rendered(trace: Trace, step: int | None, chosen: str, theme: Theme) -> bytes:
     if chosen in GRAPHS:
         from kvmodel.views.graph import dot, graphml, node_link_json, step_graph
 
@@ -88,5 +89,10 @@ def _rendered(trace: Trace, step: int | None, chosen: str, theme: str) -> bytes:
 
     if chosen == "png" and theme == "auto":
         theme = "light"
-    svg = film(trace, theme=theme) if step is None else picture(trace, step, theme=theme)  # type: ignore[arg-type]
+    if step is not None:
+        svg = picture(trace, step, theme=theme)
+    else:
+        from kvmodel.analyses.explain import explain
+
+        svg = film(trace, theme=theme, relevant=explain(trace).relevant if trace.property else None)
     return png(svg) if chosen == "png" else svg.encode()

@@ -19,9 +19,9 @@ from kvmodel.analyses.why import violation
 from kvmodel.errors import UsageError
 from kvmodel.traces.trace import Trace
 from kvmodel.views.graph import OWNS, step_graph
-from kvmodel.views.scene import DASHES, FRAME, STEP, Cast, Scene, copied
+from kvmodel.views.scene import CROWDED, DASHES, FRAME, STEP, Cast, Scene, copied
 from kvmodel.views.story import described, facts, headline, is_plain, said, story
-from kvmodel.views.svg import Pen, Theme, text_width, wrapped
+from kvmodel.views.svg import Pen, Theme, shortened, text_width, wrapped
 from kvmodel.views.table import chosen
 
 if TYPE_CHECKING:
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["Album", "film", "picture"]
 
 MOST_FRAMES = 60
+FAINT = "0.5"
 MOST_STORIES = 3
+MOST_WIDE = 6  # pages side by side in the larger look
 MARGIN = 16
 NARROWEST = 720
 FILM_WIDTH = 1_240
@@ -65,7 +67,8 @@ class Album:
         """See `picture`."""
         if not 0 <= step < len(self.graphs):
             raise UsageError(f"the trace has steps 0 to {len(self.trace.steps)}, no step {step}")
-        scene = Scene(self.pen, STEP, self.cast, self.graphs, self.copies)
+        look = CROWDED if sum(len(names) for _, names, _ in self.cast.pools) > MOST_WIDE else STEP
+        scene = Scene(self.pen, look, self.cast, self.graphs, self.copies)
         graph = self.graphs[step]
         width = max(scene.width + 2 * MARGIN, NARROWEST)
         words = [*wrapped(self.doc(step), width - 32, 13, 2), *self.elsewhere(graph, width - 32)]
@@ -102,9 +105,10 @@ class Album:
         height = top + rows * (high + 12) + 8
         last = self.graphs[-1].graph
         root = self.pen.root(width, height, f"{last['spec']}: {len(self.trace.steps)} steps", self.description(len(self.graphs) - 1))
-        shown = f": how {last['property']} is violated" if last["violated"] and last["property"] else ""
+        shown = f": how {last['property']} is {'violated' if last['violated'] else 'shown'}" if last["property"] else ""
         self.pen.text(root, 16, 34, f"{last['spec']}{shown}", size=19, bold=True, room=width - 32)
         note = f"steps 1 to {left_out} are left out" if left_out else "read from left to right, row by row"
+        note += "" if relevant is None or relevant >= set(steps[1:]) else "; steps that do not matter to the end are faint"
         self.pen.text(root, 16, 56, f"{len(self.trace.steps)} steps; {note}", size=13, fill="soft")
         if end:
             self.banner(self.pen.group(root, 16, 70), end, width - 32)
@@ -113,7 +117,7 @@ class Album:
             x, y = 16 + place % columns * (wide + 12), top + place // columns * (high + 12)
             frame = self.pen.group(root, x, y, self.description(step))
             if relevant is not None and step and step not in relevant:
-                frame.set("opacity", "0.45")
+                frame.set("opacity", FAINT)
             self.frame(frame, scene, step, wide, high)
         return _written(root)
 
@@ -163,7 +167,8 @@ class Album:
         """What the last state shows, and how it came to that: lines, and whether each is a heading."""
         graph = self.graphs[-1]
         shown = violation(self.trace)
-        lines = [(line, True) for line in wrapped(f"{shown.property.name} is violated: {headline(self.trace, graph)}", room - 50, 14, 3)]
+        name = shortened(shown.property.name, room / 2, 14, True)
+        lines = [(line, True) for line in wrapped(f"{name} is violated: {headline(self.trace, graph)}", room - 80, 14, 3)]
         lines += [(line, False) for line in wrapped(f"It promises: {shown.property.doc}" if shown.property.doc else "", room - 50, 13, 3)]
         marked = [name for name, data in graph.nodes(data=True) if data["offending"] and data["kind"] == "page"]
         marked = marked or [name for name, data in graph.nodes(data=True) if data["offending"] and data["kind"] == "request"]

@@ -18,7 +18,7 @@ from kvmodel.views.table import ownership
 if TYPE_CHECKING:
     from kvmodel.views.graph import Graph
 
-__all__ = ["DASHES", "FRAME", "STEP", "Cast", "Copy", "Look", "Scene", "copied"]
+__all__ = ["CROWDED", "DASHES", "FRAME", "STEP", "Cast", "Copy", "Look", "Scene", "copied"]
 
 MOST_NODES = 60
 MOST_PAGES, MOST_REQUESTS, MOST_OPERATIONS = 20, 8, 32  # of a picture with more nodes than that; they add up to it
@@ -50,6 +50,7 @@ class Look:
 
 
 STEP = Look(head=214, card=164, gap=14, size=13, single=True)
+CROWDED = Look(head=180, card=124, gap=8, size=12, single=True)
 FRAME = Look(head=126, card=104, gap=6, size=11, single=False)
 
 
@@ -125,7 +126,8 @@ class Cast:
         if max(sum(data["kind"] != "element" for _, data in graph.nodes(data=True)) for graph in graphs) > MOST_NODES:
             weights = _importance(graphs)
             for names, most in ((requests, MOST_REQUESTS), (pages, MOST_PAGES)):
-                left_out.update(sorted(names, key=lambda name: -weights[name])[most:])
+                ranked = sorted(names, key=lambda name: -weights[name])
+                left_out.update(ranked[max(1, min(most, sum(weights[name] > 0 for name in names))) :])
         shown = [name for name in requests if name not in left_out]
         shown.sort(key=lambda name: str(first.nodes[name].get("tenant", "")))
         pools: dict[str, list[str]] = {}
@@ -327,7 +329,7 @@ class Scene:
         group = pen.group(parent, title=title)
         colour = "wrong" if link.wrong else colour_of(self.cast.identity[link.request])
         heavy = 1.6 if link.wrong or link.new else 1.0
-        end += self.look.line * (link.relation == HOLDS_DATA_OF)
+        end += self.look.line * 0.75 * (link.relation == HOLDS_DATA_OF)
         whole = f"M{x:g} {top:g}V{end:g}"
         if link.ended:
             pen.add(group, "path", stroke="line", stroke_width=1.5, stroke_dasharray=ENDED, d=whole)
@@ -353,7 +355,7 @@ class Scene:
         if link.ended:
             words = "gave back" if link.relation == OWNS else "ended"
         elif link.relation == HOLDS_DATA_OF:
-            words, row, anchor = "its data", 2.9, "start"
+            words, row, anchor = "its data", 1.8, "start"
             x -= 5
         elif link.wrong and link.relation == READS:
             content = graph.nodes[link.page]["content"]

@@ -104,11 +104,7 @@ def _request_events(data: Mapping[str, Any]) -> Iterator[str]:
 
 def headline(trace: Trace, graph: Graph) -> str:
     """What is wrong at the end of a trace, from the marks of its last graph."""
-    wrong = list(_wrong_operations(graph)) or [
-        f"{name} is held by {' and '.join(data['holders'])}"
-        for name, data in graph.nodes(data=True)
-        if data["offending"] and data["kind"] == "page" and len(data["holders"]) > 1
-    ]
+    wrong = list(_wrong_operations(graph)) or list(_wrong_pages(graph))
     if wrong:
         return "; ".join(wrong)
     shown = violation(trace)
@@ -130,6 +126,14 @@ def _wrong_operations(graph: Graph) -> Iterator[str]:
             why.append(f"{request} does not hold it (it is {', '.join(fact.text for fact in status(page))})")
         verb = f"{request} reads {target}" if key == READS else f"a write for {request} to {target} is in flight"
         yield f"{verb}, but {' and '.join(why)}" if why else verb
+
+
+def _wrong_pages(graph: Graph) -> Iterator[str]:
+    for name, data in graph.nodes(data=True):
+        if data["offending"] and data["kind"] == "page" and len(data["holders"]) > 1:
+            yield f"{name} is held by {' and '.join(data['holders'])}"
+        elif data["offending"] and data["kind"] == "page" and data["foreign"]:
+            yield f"{data['holders'][0]} holds {name}, but the data in it is {data['content']}'s"
 
 
 def story(trace: Trace, graphs: Sequence[Graph], name: str) -> Iterator[str]:

@@ -21,7 +21,7 @@ Theme: TypeAlias = Literal["auto", "light", "dark"]
 
 IDENTITIES = 8  # shapes, and colours, that tell requests apart; of more, shape and colour are combined anew
 
-# The colours of identities differ in hue and lightness also for colour-blind readers, and none is the red of what is wrong.
+# The first colours of identities are told apart by colour-blind readers too, from each other and from the red of what is wrong.
 PALETTE: dict[str, tuple[str, str]] = {
     "paper": ("#ffffff", "#14171b"),
     "ink": ("#1b1f24", "#eceff2"),
@@ -33,11 +33,10 @@ PALETTE: dict[str, tuple[str, str]] = {
     "new": ("#ffec99", "#5c4a00"),
     "wrong": ("#b30000", "#ff8a80"),
     "wrong-paper": ("#ffe3e0", "#4b1a1a"),
-    "good": ("#1b6e2d", "#7ddb92"),
-    "id0": ("#8a6100", "#e6b84d"),
-    "id1": ("#0058a3", "#76b7ff"),
-    "id2": ("#7a2f9b", "#d29bf0"),
-    "id3": ("#006e63", "#5fd3c4"),
+    "id0": ("#006e63", "#5fd3c4"),
+    "id1": ("#7a2f9b", "#d29bf0"),
+    "id2": ("#0058a3", "#76b7ff"),
+    "id3": ("#8a6100", "#e6b84d"),
     "id4": ("#a8256f", "#ff9fce"),
     "id5": ("#4d5a00", "#bccb4f"),
     "id6": ("#3b3b9e", "#a8a8ff"),
@@ -59,6 +58,7 @@ SHAPES: tuple[tuple[tuple[float, float], ...], ...] = (
 
 FONT = "'Open Sans', 'Segoe UI', 'Helvetica Neue', Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
 NAMESPACE = "http://www.w3.org/2000/svg"
+LARGEST_PNG = 50_000_000  # pixels
 NARROW = frozenset("iljtfrI.,:;'|![]() /")
 WIDE = frozenset("mwMW@%")
 
@@ -205,11 +205,15 @@ def wrapped(text: str, room: float, size: float, most: int = 4) -> list[str]:
 
 
 def png(svg: str, zoom: float = 2) -> bytes:
-    """A picture (of the theme ``light`` or ``dark``) as PNG, in a font that comes with kvmodel: the same on every machine."""
+    """A picture (of the theme ``light`` or ``dark``) as PNG, in a font that comes with kvmodel: the same on every machine.
+
+    A picture that would be very large at this zoom gets a smaller one."""
     from importlib.resources import as_file, files
 
     import resvg_py
 
+    size = ET.fromstring(svg).attrib
+    zoom = min(zoom, (LARGEST_PNG / (float(size["width"]) * float(size["height"]))) ** 0.5)
     with as_file(files("fontpkg_open_sans") / "files") as folder:
         fonts = sorted(str(path) for path in folder.glob("*.ttf"))
         family = "Open Sans"

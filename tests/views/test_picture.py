@@ -119,7 +119,7 @@ def test_the_film_has_a_frame_for_each_step_and_greys_what_does_not_matter() -> 
     svg = film(incident(), relevant=frozenset({7, 13}))
     frames = [title for title in titles(svg) if title.startswith("Step ")]
     assert [title.split(":")[0] for title in frames] == [f"Step {step}" for step in range(14)]
-    assert svg.count('opacity="0.45"') == 11
+    assert svg.count(' opacity="0.5"') == 11
 
 
 def test_the_film_of_a_long_run_leaves_out_its_beginning() -> None:
@@ -141,11 +141,20 @@ def test_a_large_state_is_summarised_around_what_is_wrong() -> None:
     trace = make_trace(instance, start, (*taken, *late), "isolated_write")
     svg = picture(trace, 6)
     shown = places(svg)
-    assert len([name for name in shown if name.startswith("Page")]) == 20
-    assert len([name for name in shown if name.startswith("Request")]) == 8
-    assert {"Page p59", "Page p3", "Request r11"} <= set(shown)
-    assert {"40 more", "4 more requests, 0 of them with pages"} <= set(texts(svg))
+    assert set(shown) == {f"Page p{n}" for n in (3, 4, 5, 59)} | {f"Request r{n}" for n in (0, 1, 2, 11)}
+    assert {"56 more", "0 held", "8 more requests, 0 of them with pages"} <= set(texts(svg))
     assert places(picture(trace, 0)).keys() == shown.keys()
+
+
+def test_a_crowded_state_has_no_more_than_60_nodes() -> None:
+    instance = Instance.make(kvmodel.load("pages:one-pool"), {"Request": 12, "Page": 40})
+    start = State((), tuple({"free": True, "content": None}.get(name, False) for name, _ in instance.state_layout.places))
+    steps = [Choice("allocate", (page % 12, page)) for page in range(40)] + [Choice("post", (page % 12, page)) for page in range(40)]
+    svg = picture(make_trace(instance, start, tuple(steps)), 80)
+    found = titles(svg)
+    shown = len(places(svg)) + sum(title.startswith("a write for") for title in found)
+    assert 20 < shown <= 60
+    assert {"20 more", "20 held", "4 more requests, 4 of them with pages"} <= set(texts(svg))
 
 
 def test_two_lines_of_one_kind_are_side_by_side() -> None:
@@ -217,6 +226,12 @@ def test_png() -> None:
     assert light.startswith(b"\x89PNG\r\n\x1a\n")
     assert light != dark
     assert png(picture(trace, 13, theme="light"), 1) == light
+
+
+def test_a_png_is_never_larger_than_a_machine_can_hold() -> None:
+    data = png('<svg xmlns="http://www.w3.org/2000/svg" width="30000" height="20000"></svg>')
+    width, height = (int.from_bytes(data[at : at + 4], "big") for at in (16, 20))
+    assert 40_000_000 < width * height <= 50_100_000
 
 
 def test_a_png_has_the_letters_of_its_font() -> None:
