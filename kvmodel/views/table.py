@@ -63,7 +63,7 @@ def chosen(trace: Trace, *, any_state: bool = False) -> tuple[str, ...]:
     found = []
     for (name, index), value in zip(layout.places, trace.states[0].values, strict=True):
         variable = instance.system.by_name[name]
-        plain = value in (None, False) or value == instance.values_of(variable.type)[0]
+        plain = value is None or value is False or value == instance.values_of(variable.type)[0]
         if not (any_state or isinstance(variable.initial, Anything)) or plain or (pages and name in (pages.holds.name, pages.content.name)):
             continue
         place = _place(instance, variable, index)

@@ -5,6 +5,11 @@ from __future__ import annotations
 import re
 
 from kvmodel.analyses.explain import explain
+from kvmodel.language.build import Builder, is_none
+from kvmodel.language.instance import Instance, State
+from kvmodel.language.system import ANYTHING
+from kvmodel.language.types import Maybe
+from kvmodel.readings.replay import make_trace
 from kvmodel.views.text import ranges, trace_text
 from tests import lending
 from tests.violations import shortest, with_bystander
@@ -53,6 +58,17 @@ def test_a_violation_in_the_initial_state_has_nothing_that_led_to_it() -> None:
 def test_nothing_is_said_twice() -> None:
     trace = lending.trace()
     assert "  6  The running request r1 gets the idle page near.p0, with r0's data in it\n" in trace_text(trace, explain(trace))
+
+
+def test_an_initial_state_names_the_first_element_of_a_sort() -> None:
+    """The first element is the number 0, which Python takes for False."""
+    b = Builder("posted")
+    request = b.sort("Request")
+    last = b.function("last", to=Maybe(request), initial=ANYTHING)
+    b.invariant("unset", is_none(last()))
+    instance = Instance.make(b.build())
+    line = trace_text(make_trace(instance, State((), (0,)), (), "unset")).splitlines()[1]
+    assert line.split() == ["0", "(initial", "state)", "last", "=", "r0"]
 
 
 def test_ranges() -> None:
