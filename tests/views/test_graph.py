@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -21,6 +22,7 @@ from kvmodel.language.instance import Instance, Layout, State
 from kvmodel.language.system import Variable
 from kvmodel.language.types import Bool, Element, Maybe, Sort, Type, Value
 from kvmodel.readings.explore import reachable
+from kvmodel.traces.itf import write_itf
 from kvmodel.traces.trace import Trace
 from kvmodel.views.graph import FOR, HOLDS_DATA_OF, OWNS, READS, WRITES, dot, graphml, node_link_json, node_names, page_graph, step_graph
 from tests import lending
@@ -256,13 +258,14 @@ def unquoted(text: str) -> str:
     return plain.replace("&amp;", "&")
 
 
-def test_the_same_text_every_time() -> None:
-    graph = step_graph(violation("handoff:buggy", "isolated_read"), 13)
+def test_the_same_text_every_time(tmp_path: Path) -> None:
+    trace = violation("pages:one-pool-without-quarantine", "isolated_read")
+    write_itf(trace, tmp_path / "trace")
     program = (
-        "import kvmodel; from kvmodel.views.graph import *; g = step_graph(kvmodel.check('handoff:buggy', ['isolated_read']).trace, 13); "
-        "print(dot(g) + graphml(g) + node_link_json(g), end='')"
+        "import sys; from kvmodel.api import read_trace; from kvmodel.views.graph import *; "
+        "g = step_graph(read_trace(sys.argv[1]), 8); print(dot(g) + graphml(g) + node_link_json(g), end='')"
     )
-    there = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": "7"}
-    )
+    command = [sys.executable, "-c", program, str(tmp_path / "trace")]
+    there = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": "7"})
+    graph = step_graph(trace, 8)
     assert there.stdout == dot(graph) + graphml(graph) + node_link_json(graph)
