@@ -202,6 +202,7 @@ class FlaggedProofs:
         lemmas = [literal for literal in alive if literal.claim == claim or self.induction.claims[literal.claim].lemma]
         for tried in (own, lemmas, alive):
             solver = self.solver.fresh(limit)
+            solver.set("ctrl_c", False)  # Z3 would take the signal for itself, and give the answer of a limit that is reached
             solver.add(*formulas.base)
             uses: dict[int, _Literal] = {}
             for literal in tried:
@@ -222,8 +223,6 @@ class FlaggedProofs:
                     time.monotonic() - started,
                 )
             reason = "the claims given do not imply it" if result == z3.sat else f"Z3 gave up ({solver.reason_unknown()})"
-            if "interrupt" in reason:  # Z3 takes the signal for itself
-                raise KeyboardInterrupt
             answer = Answer.REFUTED if result == z3.sat else Answer.UNKNOWN
         return ConditionResult(step, claim, answer, seconds=time.monotonic() - started, reason=reason)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from kvmodel import cli
 from kvmodel.analyses import defences as analysis
 from kvmodel.analyses.defences import defences
 from kvmodel.language.build import Builder, not_
+from kvmodel.readings.solver import ConditionSolver
 from kvmodel.views.defences import defences_markdown, defences_text
 
 ASKED = ["defences", "pages:one-pool", "isolated_write"]
@@ -168,3 +171,46 @@ def test_more_that_is_worse_is_told() -> None:
     markdown = defences_markdown(result, "again")
     assert "| none |" in markdown
     assert "eager\\_\\[bold\\]\\|\\`x\\` on as well" in markdown
+
+
+def test_ctrl_c_reaches_us_while_z3_works() -> None:
+    """A signal during a proof ends it at once, with what was found; the rest is undecided."""
+    code = (
+        "import os, signal, sys\n"
+        "from kvmodel import cli\n"
+        "from kvmodel.analyses.flagged_proofs import FlaggedProofs\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "solve, count = FlaggedProofs._solve, []\n"
+        "def slow(self, *given):\n"
+        "    count.append(1)\n"
+        "    if len(count) == 3:\n"
+        "        signal.setitimer(signal.ITIMER_REAL, 0.0001)\n"
+        "    return solve(self, *given)\n"
+        "signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))\n"
+        "FlaggedProofs._solve = slow\n"
+        "sys.exit(cli.run(['defences', 'handoff', 'isolated_read']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 3, done.stderr
+    assert "undecided (interrupted)" in done.stdout
+
+
+def test_no_solver_takes_the_signal_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_to: list[tuple[object, ...]] = []
+    fresh = ConditionSolver.fresh
+
+    def noted(self: ConditionSolver, limit: int) -> object:
+        solver = fresh(self, limit)
+        right = solver.set
+
+        def told(*given: object) -> None:
+            set_to.append(given)
+            right(*given)
+
+        monkeypatch.setattr(solver, "set", told)
+        return solver
+
+    monkeypatch.setattr(ConditionSolver, "fresh", noted)
+    assert cli.run([*ASKED, "--json"]) == 0
+    assert set_to
+    assert set(set_to) == {("ctrl_c", False)}
