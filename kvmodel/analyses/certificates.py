@@ -149,8 +149,9 @@ def claim_entry(claim: Claim) -> ClaimEntry:
 # -- files
 
 
-def write_certificates(certificates: Iterable[Certificate], directory: str | os.PathLike[str]) -> None:
-    """Write certificates into `directory`, which then holds these alone. Raises CertificateError when that is not possible."""
+def write_certificates(certificates: Iterable[Certificate], directory: str | os.PathLike[str], *, alone: bool = False) -> None:
+    """Write certificates into `directory`; with `alone`, those of other specs there are deleted. Raises CertificateError when
+    that is not possible."""
     root = Path(directory)
     files: dict[str, bytes] = {}
     for entry in certificates:
@@ -160,7 +161,7 @@ def write_certificates(certificates: Iterable[Certificate], directory: str | os.
         (root / FOLDER).mkdir(parents=True, exist_ok=True)
         for name, data in files.items():
             (root / name).write_bytes(data)
-        for path in (*root.glob("*.json"), *root.glob(f"{FOLDER}/*.smt2")):
+        for path in (*root.glob("*.json"), *root.glob(f"{FOLDER}/*.smt2")) if alone else ():
             if path.relative_to(root).as_posix() not in files:
                 path.unlink()
     except OSError as problem:

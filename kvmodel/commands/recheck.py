@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from kvmodel.commands import common
-from kvmodel.errors import UsageError
 
 if TYPE_CHECKING:
     from kvmodel.analyses.recheck import Recheck
@@ -58,15 +57,10 @@ def recheck(directory: str | None, solver: str | None, timeout: float, jobs: int
 
 
 def _shipped() -> str:
-    """The certificates of the specs that ship, where these are a checkout. Raises UsageError elsewhere."""
-    from kvmodel.language.modules import SHIPPED
+    """The certificates of the specs that ship."""
+    from importlib.resources import files
 
-    folder = SHIPPED.resolve().parent / "proofs"
-    if not folder.is_dir():
-        raise UsageError(
-            "name the directory of certificates: kvmodel recheck DIR\n    those of the shipped specs are in proofs/ of the repository"
-        )
-    return str(folder)
+    return str(files("kvmodel") / "proofs")
 
 
 def recheck_object(result: Recheck) -> dict[str, object]:

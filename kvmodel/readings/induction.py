@@ -157,7 +157,7 @@ class _Search:
         if result.answer is Answer.PROVED:
             if result.used <= self.alive:
                 self.proved[key] = result
-                for name in result.used:
+                for name in sorted(result.used):
                     if name not in self.needed:
                         self._add(name)
             else:  # a claim that it used was struck out in the meantime

@@ -388,7 +388,7 @@ def test_writing_leaves_nothing_old(folder: Path, made: Certificate) -> None:
     (folder / "old.json").write_text("{}", encoding="utf-8")
     (folder / "conditions" / "old.smt2").write_text("", encoding="utf-8")
     (folder / "README.md").write_text("stays", encoding="utf-8")
-    write_certificates([made], folder)
+    write_certificates([made], folder, alone=True)
     assert sorted(path.name for path in folder.iterdir()) == ["README.md", "conditions", NAME]
     assert len(list((folder / "conditions").iterdir())) == len(made.files)
 
@@ -538,3 +538,13 @@ def test_what_ships_is_all_that_can_be_proved(spec: str) -> None:
     shipped = read_manifests(proofs.DIRECTORY)[manifest_name(spec)]
     assert found.manifest.properties == shipped.properties
 
+
+def test_other_certificates_are_kept_unless_they_are_to_stand_alone(tmp_path: Path) -> None:
+    for name in ("pages", "pages:one-pool"):
+        proof = prove(load_spec(name), ["exclusive_owner"], jobs=1)
+        made = certificate(proof.system, proof.conditions, proof.asked)
+        write_certificates([made], tmp_path)
+    assert set(read_manifests(tmp_path)) == {"pages.json", "pages.one-pool.json"}
+    write_certificates([made], tmp_path, alone=True)
+    assert set(read_manifests(tmp_path)) == {"pages.one-pool.json"}
+    assert {path.name for path in (tmp_path / "conditions").iterdir()} == {Path(name).name for name in made.files}

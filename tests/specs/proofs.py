@@ -33,7 +33,7 @@ def main() -> None:
             print(f"{spec}: {shown} of {len(provable(load_spec(spec)))} properties, {conditions} conditions", flush=True)
             if made is not None:
                 found.append(made)
-    write_certificates(found, sys.argv[1] if len(sys.argv) > 1 else DIRECTORY)
+    write_certificates(found, sys.argv[1] if len(sys.argv) > 1 else DIRECTORY, alone=True)
 
 
 if __name__ == "__main__":
