@@ -590,7 +590,8 @@ def _search(instance: Instance, properties: Sequence[str], settings: hypothesis.
         for leaf in cast("list[PropertyViolated]", violations):
             run = shrink(machine.sampler, leaf.run, leaf.name)
             found[leaf.name] = make_trace(instance, run.start, run.steps, leaf.name)
-    coverage = Coverage(instance.size_options(), settings.stateful_step_count - 1, runs, tuple(system.flag_values.items()))
+    whole = min(runs, settings.max_examples)  # Hypothesis gives some runs up on the way, and makes as many more
+    coverage = Coverage(instance.size_options(), settings.stateful_step_count - 1, whole, tuple(system.flag_values.items()))
     asked = tuple(system.property(name) for name in properties) or system.properties
     results = []
     for entry in asked:
