@@ -49,7 +49,7 @@ class Look:
         return self.size - 1
 
 
-STEP = Look(head=214, card=164, gap=14, size=13, single=True)
+STEP = Look(head=232, card=164, gap=14, size=13, single=True)
 CROWDED = Look(head=180, card=124, gap=8, size=12, single=True)
 FRAME = Look(head=126, card=104, gap=6, size=11, single=False)
 
@@ -361,10 +361,11 @@ class Scene:
             content = graph.nodes[link.page]["content"]
             if content not in (None, link.request):
                 words, row = f"reads {content}'s data", 2.0
-            half = text_width(words, size, True) / 2
-            x = min(x, self.place[link.page] + look.card - half)
         fill = "wrong" if link.wrong else "soft" if link.ended else "ink"
         y, bold = end + look.line * row, link.wrong or link.new
+        if anchor == "middle":  # a label stays below its page
+            left, half = self.place[link.page], text_width(words, size, bold) / 2
+            x = max(left + half, min(x, left + look.card - half))
         self.pen.text(parent, x, y, words, size=size, anchor=anchor, bold=bold, halo="panel", fill=fill, room=look.card)
 
     def arc(self, parent: ET.Element, copy: Copy) -> None:
