@@ -19,7 +19,7 @@ def held_to_the_interpreter(examples: int, seed: int) -> tuple[int, int, Counter
     """Compare random systems; gives how many there were, and how many steps, batches and perturbed cells."""
     steps = perturbed = 0
     outcomes: Counter[str] = Counter()
-    cases = collected(examples, seed)
+    cases = tuple(collected(examples, seed))
     for number, case in enumerate(cases):
         held = Held(case.instance, searches=number % 2 == 0)
         steps += sum(walk_together(held, walk, 10) for walk in range(3))
