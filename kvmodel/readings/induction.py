@@ -199,8 +199,8 @@ class _Search:
 def _never(search: _Search, ask: Ask) -> tuple[str, ...]:
     """The actions that the inductive set shows to be enabled in no state, but for those that flags switch off."""
     claims = frozenset(search.inductive())
-    actions = search.induction.actions.values()
-    waiting = {action.name: ask(action.name, NEVER, claims) for action in actions if all(guard.condition != FALSE for guard in action.guards)}
+    actions = [a for a in search.induction.actions.values() if all(guard.condition != FALSE for guard in a.guards)]
+    waiting = {action.name: ask(action.name, NEVER, claims) for action in actions}
     return tuple(name for name, future in waiting.items() if future.result().answer is Answer.PROVED)
 
 
