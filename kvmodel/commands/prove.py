@@ -169,6 +169,9 @@ def _infer(
     if as_json:
         common.emit_json("prove", {**inference_object(found), "reproduce": command})
     else:
+        from kvmodel.views.text import trace_text
+
         width, colour = common.page()
-        common.emit(inference_text(found, width=width, colour=colour))
+        shown = "" if found.trace is None else trace_text(found.trace, width=width, colour=colour) + "\n"
+        common.emit(shown + inference_text(found, width=width, colour=colour))
     return common.exit_code(found.verdict, expected)

@@ -142,7 +142,7 @@ class _Search:
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError
             done, _ = wait(running, timeout=BETWEEN_PROGRESS, return_when=FIRST_COMPLETED)
-            for future in done:
+            for future in [future for future in running if future in done]:  # in the order asked
                 hypotheses, key = running.pop(future)
                 self._take(future.result(), hypotheses)
             if progress is not None and time.monotonic() > told + BETWEEN_PROGRESS:

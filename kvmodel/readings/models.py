@@ -54,6 +54,7 @@ class Model:
         base, hypotheses = self.formulas.negated(condition)
         self.solver = z3.SimpleSolver(ctx=self.formulas.context)
         self.solver.set("random_seed", seed)
+        self.solver.set("ctrl_c", False)
         self.solver.add(*base, *hypotheses.values())
         self.found = self.solver.check() == z3.sat
         self.model: Any = self.solver.model() if self.found else None

@@ -134,4 +134,5 @@ class ConditionSolver:
         solver = z3.SimpleSolver(ctx=self.formulas.context)
         solver.set("random_seed", self.seed)
         solver.set("rlimit", limit)
+        solver.set("ctrl_c", False)  # or Z3 takes Ctrl-C for itself, and answers that it gave up
         return solver

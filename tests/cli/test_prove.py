@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 
 import pytest
@@ -96,3 +97,44 @@ def test_the_command_that_is_printed_gives_the_same(kvmodel: Run) -> None:
     code, again, _ = kvmodel(*arguments, "--json")
     assert code == 0
     assert json.loads(again)["claims"] == json.loads(out)["claims"]
+
+
+def test_inferred_lemmas_are_printed_to_be_pasted(kvmodel: Run) -> None:
+    code, out, _ = kvmodel("prove", "pages:one-pool", "isolated_read", "--infer")
+    assert code == 0
+    assert out.startswith("isolated_read: holds   any size, with ")
+    assert "    @lemma\n    def lemma_1(s, " in out
+    code, out, _ = kvmodel("prove", "pages:one-pool-without-quarantine", "isolated_read", "--infer")
+    assert code == 1
+    assert "isolated_read is violated by step 8" in out
+    code, out, _ = kvmodel("prove", "pages:one-pool", "isolated_write", "--infer", "--json")
+    assert code == 0
+    assert json.loads(out)["verdict"] == "holds"
+    code, _, err = kvmodel("prove", "pages:one-pool", "--infer", "--all-flags")
+    assert code == 2
+    assert err == "error: --infer and --all-flags do not go together: infer lemmas first, paste them in, and prove\n"
+
+
+def test_a_second_opinion_and_a_certificate(kvmodel: Run, tmp_path: object) -> None:
+    asked = ("prove", "pages:one-pool", "isolated_read", "--jobs", "1", "--second-opinion")
+    code, out, err = kvmodel(*asked, "--certificate", f"{tmp_path}/proof")
+    assert code == 0
+    assert "isolated_read: holds at any size also by enumeration alone" in out
+    assert "tightness at Page=1 Request=1: of 128 type-correct states, " in out
+    assert "certificates of " in err
+    assert kvmodel("recheck", f"{tmp_path}/proof", "--jobs", "1")[0] == 0
+    code, out, _ = kvmodel(*asked, "--json")
+    found = json.loads(out)["second_opinion"]
+    assert {entry["judgement"] for entry in found["conditions"]} == {"agreed"}
+    assert found["lacking"] == {"isolated_read": []}
+
+
+def test_a_second_opinion_that_disagrees_is_a_defect(kvmodel: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If Z3 called everything proved, enumeration would find the state that breaks it."""
+    from kvmodel.readings.solver import Answer, ConditionResult, ConditionSolver
+
+    monkeypatch.setattr(ConditionSolver, "check", lambda self, step, claim, *rest: ConditionResult(step, claim, Answer.PROVED))
+    code, out, err = kvmodel("prove", "pages:one-pool-without-quarantine", "isolated_write", "--jobs", "1", "--second-opinion")
+    assert code == 3
+    assert "disagreed" in out
+    assert re.match("internal error: enumeration breaks [a-z_]+/isolated_write, which Z3 proved", err)
