@@ -32,6 +32,7 @@ COMMANDS = {
     "recheck": ("kvmodel.commands.recheck", "Let a second solver check the proofs that ship, or yours, again."),
     "trace": ("kvmodel.commands.trace", "Show a saved trace; say why an action was not enabled."),
     "render": ("kvmodel.commands.render", "Draw a saved trace: a step or a film; a graph for other tools."),
+    "report": ("kvmodel.commands.report", "Explain a saved trace: one HTML page, or Markdown."),
 }
 
 
