@@ -9,6 +9,7 @@ the expected one fails the test before its body runs.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Generator, Mapping
@@ -64,7 +65,7 @@ class Settings:
         self.told = [f"{name} {value}" for name, value in (("profile", self.profile), *_told(explicit, stored)) if value]
         chosen = options.kvmodel_artefacts
         kept = config.getini("kvmodel_artefacts")
-        self.folder = config.invocation_params.dir / chosen if chosen else config.rootpath / (kept or FOLDER)
+        self.folder = Path(os.path.normpath(config.invocation_params.dir / chosen if chosen else config.rootpath / (kept or FOLDER)))
         worker: Mapping[str, Any] = getattr(config, "workerinput", {})
         self.in_worker = bool(worker)
         self.width = int(worker.get("kvmodel_width", 0)) or _page_width(config)

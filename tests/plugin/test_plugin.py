@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -524,3 +525,12 @@ def test_words_left_out_are_none() -> None:
     assert parse_check({"spec": "handoff", "depth": None}) == parse_check({"spec": "handoff"})
     with pytest.raises(UsageError, match="there is no word 'sizes'; did you mean 'size'"):
         parse_check({"spec": "handoff", "sizes": {}})
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_manual_pass(project: pytest.Pytester) -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "pytest.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", manual, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 4
+    project.makepyfile(**{f"test_{number}": block for number, block in enumerate(blocks)})
+    project.runpytest_subprocess().assert_outcomes(passed=6)
