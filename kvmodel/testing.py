@@ -278,6 +278,8 @@ class Outcome:
             yield printable(f"{prefix}property.{entry.name}", 200), f"{entry.verdict.value}; {entry.coverage.word}"
         if result.findings:
             yield f"{prefix}findings", str(len(result.findings))
+        if self.files:
+            yield f"{prefix}artefacts", printable(", ".join(self.files))
 
 
 class Unexpected(AssertionError):
@@ -466,20 +468,23 @@ class Checks:
         return Instance.make(system, self._sizes(system, check)), options
 
     def save(self, numbers: Iterable[int]) -> None:
-        """Keep the outcomes of these numbers (from 0) in files, and note in each where: the text, and for a trace its ITF.
+        """Keep the outcomes of these numbers (from 0) in files, and note in each where: the text, and for a trace its ITF
+        and the page that explains it.
 
         A folder that cannot be written is noted, never raised: it must not hide the verdict.
         """
         for number in numbers:
             outcome = self.outcomes[number]
             stem = artefact_stem(self._place.nodeid) + ("" if number == 0 else f".{number + 1}")
+            files: list[str] = []
+            note = ""
             try:
                 _make_folder(self._place.artefacts)
-                files = tuple(_written(outcome, self._place.artefacts, stem))
+                for path in _written(outcome, self._place.artefacts, stem):
+                    files.append(_below_current(path))
             except (OSError, KvmodelError) as problem:
-                self.outcomes[number] = replace(outcome, note=f"not saved: {problem}")
-                continue
-            self.outcomes[number] = replace(outcome, files=tuple(_below_current(path) for path in files))
+                note = f"not saved: {problem}"
+            self.outcomes[number] = replace(outcome, files=tuple(files), note=note)
 
     def forget(self) -> None:
         """Remove what an earlier run kept of this test, so that nobody takes it for the present one."""
@@ -524,16 +529,20 @@ def _make_folder(folder: Path) -> None:
 
 def _written(outcome: Outcome, folder: Path, stem: str) -> Iterator[Path]:
     from kvmodel.api import save_trace
+    from kvmodel.views.report import report_html
 
+    path = folder / f"{stem}.txt"
+    path.write_text(outcome.text(PAGE_WIDTH), encoding="utf-8")
+    yield path
     traces = outcome.traces
     for trace in traces:
         name = stem if len(traces) == 1 else f"{stem}.{artefact_stem(trace.property)}"
         path = folder / f"{name}{TRACE}"
         save_trace(trace, path)
         yield path
-    path = folder / f"{stem}.txt"
-    path.write_text(outcome.text(PAGE_WIDTH), encoding="utf-8")
-    yield path
+        path = folder / f"{name}.html"
+        path.write_text(report_html(trace, outcome.result, command=outcome.command), encoding="utf-8")
+        yield path
 
 
 def _settings(given: hypothesis.settings | None, depth: float | None, examples: float | None) -> hypothesis.settings:

@@ -22,7 +22,8 @@ pytest_plugins = ("pytester",)
 
 SAMPLE = Path(__file__).parent / "sample"
 # Runs inside this process forget what they import; what they all need is imported once, here.
-for name in ("commands.project", "readings.bmc", "readings.explore", "readings.machine", "views.proof", "views.text", "analyses.proving"):
+NEEDED = ("analyses.proving", "commands.project", "readings.bmc", "readings.explore", "readings.machine", "views.proof", "views.report")
+for name in NEEDED:
     import_module(f"kvmodel.{name}")
 
 LOCKERS, LEAKY = "lockers.py:Lockers", "lockers.py:Lockers:leaky"
@@ -110,6 +111,7 @@ def test_the_sample_project_passes_fails_and_errs(sample: pytest.Pytester) -> No
         "kvmodel.property.exclusive_owner": "holds; this size",
     }
     assert properties["test_failing"]["kvmodel.verdict"] == "violated"
+    assert str(properties["test_failing"]["kvmodel.artefacts"]).count(".kvmodel/checks-lockers-py-test-failing-") == 3
     assert properties["test_undecided"]["kvmodel.verdict"] == "undecided"
     cases = ET.parse("junit.xml").iter("testcase")
     kinds = {case.get("name"): [child.tag for child in case if child.tag != "properties"] for case in cases}
@@ -121,7 +123,10 @@ def test_what_is_saved_is_a_trace_that_replays(sample: pytest.Pytester) -> None:
     names = artefacts(sample, "kept")
     assert names[0] == ".gitignore"
     failing = artefact_stem("checks_lockers.py::test_failing")
-    assert {f"{failing}.itf.json", f"{failing}.txt"} < set(names)
+    assert {f"{failing}.itf.json", f"{failing}.html", f"{failing}.txt"} < set(names)
+    page = (sample.path / "kept" / f"{failing}.html").read_text()
+    assert page.startswith("<!DOCTYPE html>")
+    assert "kvmodel check lockers.py:Lockers:leaky isolated_read" in page
     trace = api.read_trace(sample.path / "kept" / f"{failing}.itf.json")
     assert (trace.property, len(trace.steps)) == ("isolated_read", 4)
     assert "take(r=r1, p=p0)" in (sample.path / "kept" / f"{failing}.txt").read_text()
@@ -129,7 +134,7 @@ def test_what_is_saved_is_a_trace_that_replays(sample: pytest.Pytester) -> None:
 
 def test_a_check_that_passes_now_leaves_nothing_of_the_time_when_it_failed(project: pytest.Pytester) -> None:
     one(project, f"spec='{LEAKY}', property='isolated_read'")
-    assert len(artefacts(project)) == 3
+    assert len(artefacts(project)) == 4
     one(project, f"spec='{LOCKERS}', property='isolated_read'").assert_outcomes(passed=1)
     assert artefacts(project) == [".gitignore"]
 
@@ -320,7 +325,7 @@ def test_a_body_that_fails_shows_the_traces_of_its_checks(project: pytest.Pytest
     result.stdout.fnmatch_lines(
         ["E *assert 'violated' == 'holds'", "*- kvmodel: lockers.py:Lockers:leaky: isolated_read is violated*", "   4  take(r=r1, p=p0) *"]
     )
-    assert len(artefacts(project)) == 3
+    assert len(artefacts(project)) == 4
 
 
 def test_expect_fails_with_the_trace_instead_of_a_traceback(project: pytest.Pytester) -> None:
@@ -419,6 +424,17 @@ def test_a_folder_that_cannot_be_made_does_not_hide_the_verdict(project: pytest.
     result.stdout.fnmatch_lines(["*isolated_read is violated in 4 steps*", "not saved: *taken*"])
 
 
+def test_a_spec_without_pages_has_artefacts_too(project: pytest.Pytester) -> None:
+    (project.path / "door.py").write_text(
+        "from kvmodel.language import Single, Spec, action, invariant\n\n\n"
+        "class Door(Spec):\n    open: Single[bool]\n\n"
+        "    @action\n    def push(s) -> None:\n        s.open = True\n\n"
+        "    @invariant\n    def shut(s) -> bool:\n        return not s.open\n"
+    )
+    one(project, "spec='door.py:Door', property='shut'").assert_outcomes(failed=1)
+    assert [name.rpartition(".")[2] for name in artefacts(project)] == ["gitignore", "html", "json", "txt"]
+
+
 def test_findings_can_be_failures(project: pytest.Pytester) -> None:
     spec = (project.path / "lockers.py").read_text()
     always = 'require(s.content[p] is None or True, "idle")'
@@ -456,7 +472,7 @@ def test_hostile_parameters(project: pytest.Pytester) -> None:
     )
     result = project.runpytest_inprocess("--junitxml=junit.xml")
     result.assert_outcomes(failed=5)
-    assert len(artefacts(project)) == 11
+    assert len(artefacts(project)) == 16
     assert sorted(path.name for path in project.path.parent.glob("*x*itf*")) == []
 
 

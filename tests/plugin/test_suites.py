@@ -18,7 +18,7 @@ pytest_plugins = ("pytester",)
 SAMPLE = Path(__file__).parent / "sample"
 HEADER = "import hypothesis\nfrom kvmodel import StatefulSuite\n\n"
 
-for name in ("commands.project", "readings.machine", "readings.shrink", "views.text"):  # once for all runs in this process
+for name in ("commands.project", "readings.machine", "readings.shrink", "views.report", "views.text"):  # once for all runs in this process
     import_module(f"kvmodel.{name}")
 
 
