@@ -521,6 +521,42 @@ def test_collecting_marked_tests_imports_no_reading(sample: pytest.Pytester) -> 
     assert "imported []" in result.stdout
 
 
+def test_ctrl_c_during_a_check_ends_the_run(project: pytest.Pytester) -> None:
+    """A check takes it for the end of its time; a test run must not go on to the next test."""
+    (project.path / "conftest.py").write_text(
+        "import os, signal\nfrom kvmodel.readings import explore\nasked = explore.explore\n\n"
+        "def interrupted(*words, progress=None, **more):\n"
+        "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "    return asked(*words, progress=lambda line: os.kill(os.getpid(), signal.SIGINT), **more)\n\n"
+        "explore.explore = interrupted\n"
+    )
+    project.makepyfile(marked("spec='handoff'") + "\ndef test_next():\n    pass\n")
+    result = project.runpytest_subprocess("-v")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert "KeyboardInterrupt" in result.stdout.str()
+    assert "test_next PASSED" not in result.stdout.str()
+
+
+def test_methods_of_unittest_can_be_marked(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        f"""
+        import unittest
+
+        import pytest
+
+        class TestIt(unittest.TestCase):
+            @pytest.mark.kvmodel(spec="{LOCKERS}", property="isolated_read")
+            def test_passing(self): pass
+
+            @pytest.mark.kvmodel(spec="{LEAKY}", property="isolated_read")
+            def test_failing(self): pass
+        """
+    )
+    result = project.runpytest_inprocess()
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["   4  take(r=r1, p=p0) *"])
+
+
 def test_setup_only_makes_no_check(project: pytest.Pytester) -> None:
     assert one(project, f"spec='{LEAKY}'", "--setup-plan").ret == pytest.ExitCode.OK
 
