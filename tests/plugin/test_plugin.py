@@ -480,7 +480,7 @@ def test_the_same_in_two_processes(sample: pytest.Pytester) -> None:
     """Reports, properties and artefacts of workers reach the controller; a wrong word is an error of its test."""
     with (sample.path / "checks_lockers.py").open("a") as file:
         file.write("\n\n@pytest.mark.kvmodel(spec='x', propery='y')\ndef test_wrong() -> None:\n    pass\n")
-    result = sample.runpytest_subprocess("-n", "2", "-v", "--junitxml=junit.xml")
+    result = sample.runpytest_subprocess("-n", "2", "-v", "--junitxml=junit.xml", "-p", "no:benchmark", "-p", "no:hypothesispytest")
     result.assert_outcomes(passed=1, failed=1, errors=2)
     result.stdout.fnmatch_lines(
         [
