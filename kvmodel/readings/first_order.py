@@ -21,6 +21,7 @@ from kvmodel.language.operators import Binder, Operator
 from kvmodel.language.system import TransitionSystem, Variable
 from kvmodel.language.types import Bool, Domain, Element, Enumeration, Maybe, Number, Span, Type
 from kvmodel.readings.conditions import VerificationCondition
+from kvmodel.readings.terms import application, choice, conjunction, disjunction, equality, implication, negation
 
 __all__ = ["Formulas", "NotFirstOrder"]
 
@@ -109,7 +110,7 @@ class Formulas:
         formulas = [*self.numbers]
         formulas += [self.formula(expr) for expr in condition.assumptions]
         formulas += [self.formula(expr, environment) for expr in condition.premises]
-        formulas.append(z3.Not(self.formula(condition.goal, environment)))
+        formulas.append(negation(self.meaning(condition.goal, environment)))
         hypotheses = {f"{number}:{name}": self.formula(expr) for number, (name, expr) in enumerate(condition.hypotheses)}
         return formulas, hypotheses
 
@@ -125,11 +126,10 @@ class Formulas:
         return tuple(found)
 
     def formula(self, expr: Expr, environment: Environment | None = None) -> Term:
-        """The meaning of a truth value. Closed expressions are translated once."""
-        if environment:
-            return self.meaning(expr, environment)
+        """The meaning of a truth value that is asked for again and again, translated once: closed, or over the parameters of one
+        action, which are the same constants in every condition."""
         if id(expr) not in self._known:  # by identity: hashing a tree costs more than it saves
-            self._known[id(expr)] = expr, self.meaning(expr, {})
+            self._known[id(expr)] = expr, self.meaning(expr, environment or {})
         return self._known[id(expr)][1]
 
     def meaning(self, expr: Expr, environment: Environment) -> Meaning:
@@ -145,8 +145,8 @@ class Formulas:
                 return self.meaning(body, environment)
             case Read(variable=variable, index=index):
                 places = [_element(self.meaning(part, environment)) for part in index]
-                value = self.values[variable](*places)
-                return Optional(self.nones[variable](*places), value) if variable in self.nones else value
+                value = application(self.values[variable], places)
+                return Optional(application(self.nones[variable], places), value) if variable in self.nones else value
             case Apply(operator=operator, arguments=arguments):
                 if operator not in MEANING:
                     raise InternalError(f"the first-order reading has no meaning for operator {operator.value!r}")
@@ -197,8 +197,8 @@ def _count(formulas: Formulas, parts: Sequence[Term], counted: bool) -> Term:
 
 # Over listed members. `counted`: the parts of a count are counts themselves, of variables that are bound inside.
 BINDING: Mapping[Binder, Callable[[Formulas, Sequence[Term], bool], Term]] = {
-    Binder.ALL: lambda _, parts, counted: z3.And(*parts),
-    Binder.ANY: lambda _, parts, counted: z3.Or(*parts),
+    Binder.ALL: lambda formulas, parts, counted: conjunction(parts, formulas.context),
+    Binder.ANY: lambda formulas, parts, counted: disjunction(parts, formulas.context),
     Binder.COUNT: _count,
 }
 
@@ -214,13 +214,15 @@ def _optional(meaning: Meaning, like: Optional) -> Optional:
 def _equal(formulas: Formulas, parts: Sequence[Meaning]) -> Term:
     left, right = parts
     if not isinstance(left, Optional) and not isinstance(right, Optional):
-        return left == right
+        return equality(left, right)
     if not isinstance(left, Optional):
         left, right = right, left
     assert isinstance(left, Optional)
+    context = formulas.context
     if not isinstance(right, Optional):
-        return z3.And(z3.Not(left.none), left.value == right)
-    return z3.And(left.none == right.none, z3.Or(left.none, left.value == right.value))
+        return conjunction((negation(left.none), equality(left.value, right)), context)
+    same = disjunction((left.none, equality(left.value, right.value)), context)
+    return conjunction((equality(left.none, right.none), same), context)
 
 
 def _choice(formulas: Formulas, parts: Sequence[Meaning]) -> Meaning:
@@ -228,16 +230,8 @@ def _choice(formulas: Formulas, parts: Sequence[Meaning]) -> Meaning:
     if isinstance(then, Optional) or isinstance(otherwise, Optional):
         like = then if isinstance(then, Optional) else otherwise
         one, other = _optional(then, like), _optional(otherwise, like)
-        return Optional(z3.If(condition, one.none, other.none), z3.If(condition, one.value, other.value))
-    return z3.If(condition, then, otherwise)
-
-
-def _conjunction(formulas: Formulas, parts: Sequence[Meaning]) -> Term:
-    return z3.And(*parts) if parts else z3.BoolVal(True, ctx=formulas.context)
-
-
-def _disjunction(formulas: Formulas, parts: Sequence[Meaning]) -> Term:
-    return z3.Or(*parts) if parts else z3.BoolVal(False, ctx=formulas.context)
+        return Optional(choice(condition, one.none, other.none), choice(condition, one.value, other.value))
+    return choice(condition, then, otherwise)
 
 
 def _none(formulas: Formulas, parts: Sequence[Meaning]) -> Term:
@@ -246,10 +240,10 @@ def _none(formulas: Formulas, parts: Sequence[Meaning]) -> Term:
 
 
 MEANING: Mapping[Operator, Callable[[Formulas, Sequence[Meaning]], Meaning]] = {
-    Operator.NOT: lambda _, parts: z3.Not(parts[0]),
-    Operator.AND: _conjunction,
-    Operator.OR: _disjunction,
-    Operator.IMPLIES: lambda _, parts: z3.Implies(parts[0], parts[1]),
+    Operator.NOT: lambda _, parts: negation(parts[0]),
+    Operator.AND: lambda formulas, parts: conjunction(parts, formulas.context),
+    Operator.OR: lambda formulas, parts: disjunction(parts, formulas.context),
+    Operator.IMPLIES: lambda _, parts: implication(parts[0], parts[1]),
     Operator.EQ: _equal,
     Operator.LT: lambda _, parts: parts[0] < parts[1],
     Operator.LE: lambda _, parts: parts[0] <= parts[1],

@@ -17,30 +17,32 @@ from kvmodel.language.types import Bool, Element, Enumeration, Maybe, Type, Valu
 from kvmodel.readings.conditions import VerificationCondition
 from kvmodel.readings.first_order import Formulas
 
-__all__ = ["Model", "small_model"]
+__all__ = ["MOST_ELEMENTS", "Model", "small_model"]
 
 MOST_ELEMENTS = 8  # of all sorts together
 
 
-def small_model(system: TransitionSystem, condition: VerificationCondition, seed: int = 0) -> Model | None:
-    """A model of the negation of `condition` with the fewest elements, or None when there is none of up to eight.
+def small_model(
+    system: TransitionSystem, condition: VerificationCondition, seed: int = 0, most: int = MOST_ELEMENTS
+) -> Model | None:
+    """A model of the negation of `condition` with the fewest elements, or None when there is none of up to `most`.
 
     `system` is the one that the condition is of, with flags in place as the condition has them. Raises NotFirstOrder as
     `Formulas.negated` does.
     """
-    for sizes in _sizes(system):
+    for sizes in _sizes(system, most):
         model = Model(system, condition, sizes, seed)
         if model.found:
             return model
     return None
 
 
-def _sizes(system: TransitionSystem) -> Iterator[Mapping[str, int]]:
+def _sizes(system: TransitionSystem, most: int) -> Iterator[Mapping[str, int]]:
     """Sizes of all sorts, smallest in all first."""
     names = [sort.name for sort in system.sorts]
-    combinations = product(range(1, MOST_ELEMENTS), repeat=len(names))
+    combinations = product(range(1, most), repeat=len(names))
     for sizes in sorted(combinations, key=lambda sizes: (sum(sizes), sizes)):
-        if sum(sizes) <= max(MOST_ELEMENTS, len(names)):
+        if sum(sizes) <= max(most, len(names)):
             yield dict(zip(names, sizes, strict=True))
 
 
