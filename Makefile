@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: incident test lint slow browser bench simulate variants proofs clean
+.PHONY: incident test lint slow browser bench simulate variants proofs report clean
 
 incident: .venv/ready  ## the 2026 incident: its counterexample, then the recommended design
 	@$(BIN)/kvmodel check handoff:buggy --expect violated
@@ -33,6 +33,9 @@ variants: .venv/ready  ## write the table of docs/variants.md again
 
 proofs: .venv/ready  ## prove everything that ships again and write proofs/ anew (minutes)
 	PYTHONHASHSEED=0 $(BIN)/python -m tests.specs.proofs
+
+report: .venv/ready  ## write docs/incident.html again, from the incident's shortest violation
+	$(BIN)/python -m tests.docs.incident
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv

@@ -3,6 +3,7 @@
   const stepper = document.getElementById("stepper");
   const frames = [...document.querySelectorAll(".frame")];
   const links = [...document.querySelectorAll(".strip a")];
+  const nav = stepper.querySelector("nav");
   const status = document.getElementById("status");
   const controls = document.getElementById("controls");
   const [first, back, next, last] = controls.querySelectorAll("button");
@@ -25,6 +26,7 @@
   const show = (wanted) => {
     const at = Math.min(Math.max(wanted, 0), frames.length - 1);
     if (at === shown) return false;
+    const held = shown >= 0 && frames[shown].contains(document.activeElement);
     shown = at;
     frames.forEach((frame, number) => (frame.hidden = number !== at));
     links.forEach((link, number) => {
@@ -38,13 +40,21 @@
     bring(frames[at].querySelector(".scroll"));
     const heading = frames[at].querySelector("h3").textContent.replace(/\s+/g, " ").trim();
     status.textContent = heading + ". " + frames[at].querySelector(".sentence").textContent;
+    if (held) frames[at].querySelector("h3").focus({ preventScroll: true }); // what had the focus is hidden now
     return true;
+  };
+
+  // Below the buttons, which stay in place.
+  const reveal = () => {
+    frames[shown].style.scrollMarginTop = nav.offsetHeight + 4 + "px";
+    frames[shown].scrollIntoView();
   };
 
   const go = (wanted) => {
     if (!show(wanted)) return;
     history.replaceState(null, "", "#" + frames[shown].id);
-    if (stepper.getBoundingClientRect().top > innerHeight * 0.7 || stepper.getBoundingClientRect().bottom < 0) stepper.scrollIntoView();
+    const top = frames[shown].querySelector("h3").getBoundingClientRect().top;
+    if (top < nav.getBoundingClientRect().bottom - 1 || top > innerHeight * 0.8) reveal();
   };
 
   first.addEventListener("click", () => go(0));
@@ -83,7 +93,7 @@
     const at = place();
     if (at < 0) return;
     show(at);
-    stepper.scrollIntoView();
+    reveal();
     frames[at].querySelector("h3").focus({ preventScroll: true });
   };
   addEventListener("hashchange", follow);
@@ -97,5 +107,8 @@
   document.documentElement.classList.add("stepping");
   controls.hidden = false;
   show(Math.max(place(), 0));
-  if (place() >= 0) stepper.scrollIntoView();
+  if (place() >= 0) {
+    if (document.readyState === "complete") reveal();
+    else addEventListener("load", reveal); // after the browser has gone there by itself
+  }
 })();

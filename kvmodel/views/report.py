@@ -24,7 +24,8 @@ from kvmodel.analyses.why import Violation, violation
 from kvmodel.errors import UsageError, printable
 from kvmodel.language.instance import State
 from kvmodel.language.system import Action, PropertyKind, TransitionSystem, Variable
-from kvmodel.language.text import expression_lines, signature, update
+from kvmodel.language.text import expression, expression_lines, signature, update
+from kvmodel.language.types import Element, Maybe
 from kvmodel.traces.trace import Trace
 from kvmodel.verdict import Coverage, Result
 from kvmodel.views.picture import Album
@@ -128,6 +129,7 @@ def report_html(trace: Trace, result: Result | None = None, *, command: str = ""
         trace=trace,
         system=system,
         steps=len(trace.steps),
+        begins=tuple(Said(c.name, c.doc or expression(c.condition), str(c.at) if c.at.file else "") for c in system.initial),
         base=None if explanation is None or explanation.refused is None else base_of(system),
         reached=shown is not None and shown.property.kind is PropertyKind.REACHABLE,
         shown=shown,
@@ -148,7 +150,7 @@ def report_html(trace: Trace, result: Result | None = None, *, command: str = ""
         flag_docs={flag.name: flag.doc for flag in system.flags},
         words=tuple(_words(system)),
         most_pages=MOST_PAGES,
-        command=_long(command or _command(trace, result)),
+        command=_long(command or _command(trace)),
     )
     return page + "\n"
 
@@ -156,7 +158,7 @@ def report_html(trace: Trace, result: Result | None = None, *, command: str = ""
 # -- what the page says
 
 
-def _command(trace: Trace, result: Result | None) -> str:
+def _command(trace: Trace) -> str:
     instance = trace.instance
     coverage = Coverage(instance.size_options(), flags=tuple(instance.system.flag_values.items()))
     return command_line("check", instance.system.name, [trace.property] if trace.property else [], coverage=coverage)
@@ -191,7 +193,23 @@ def _stories(trace: Trace, graphs: Sequence[Graph]) -> Iterator[tuple[str, tuple
     marked = [(data["kind"], name) for name, data in graphs[-1].nodes(data=True) if data["offending"]]
     pages = [name for kind, name in marked if kind == "page"] or [name for kind, name in marked if kind == "request"]
     for name in pages[:MOST_STORIES]:
-        yield name, tuple(_told(trace, graphs, name))
+        lines = list(_told(trace, graphs, name))
+        untouched = _untouched(graphs, name)
+        if untouched:
+            lines.insert(-1, untouched)
+        yield name, tuple(lines)
+
+
+def _untouched(graphs: Sequence[Graph], name: str) -> Said | None:
+    """Why the data in a page is not its holder's: nothing was written into it since the holder got it; or None."""
+    nodes = [graph.nodes[name] for graph in graphs]
+    last = nodes[-1]
+    if last["kind"] != "page" or not last["holders"] or last["content"] in (None, *last["holders"]):
+        return None
+    got = next((step for step in range(len(nodes) - 1, 0, -1) if nodes[step]["holders"] != nodes[step - 1]["holders"]), 0)
+    if any(node["content"] != last["content"] for node in nodes[got:]):
+        return None
+    return Said("", f"nothing is written into it: the data is still {last['content']}'s")
 
 
 def _told(trace: Trace, graphs: Sequence[Graph], name: str) -> Iterator[Said]:
@@ -221,9 +239,12 @@ def _elements(trace: Trace) -> Iterator[Said]:
 def _words(system: TransitionSystem) -> Iterator[Said]:
     """What the names in a state mean."""
     for variable in system.variables:
-        yield Said(_variable(variable), variable.doc)
+        domain = variable.type.domain if isinstance(variable.type, Element | Maybe) else None
+        yield Said(_variable(variable), variable.doc or (domain.doc if domain else ""))
     for enumeration in system.enumerations:
         yield Said(enumeration.name, f"{enumeration.doc} ({', '.join(enumeration.members)})".strip())
+    for definition in system.definitions:
+        yield Said(signature(definition.name, definition.parameters), definition.doc, expression(definition.condition))
 
 
 def _variable(variable: Variable) -> str:
@@ -319,7 +340,7 @@ def _notes(explanation: Explanation | None) -> Iterator[tuple[int, list[Said]]]:
     if refused is not None:
         found.setdefault(refused.step, []).append(Said(refusal_head(refused), refused.what, refused.where))
     for stopper in explanation.stopped_by:
-        head = f"Stopped here by {stopper.flag}{'' if stopper.on else ' off'}, alone"
+        head = f"With {stopper.flag} {'on' if stopper.on else 'off'}, and all else the same, the run ends here"
         found.setdefault(stopper.step, []).append(Said(head, stopper.guard_or_change, stopper.where))
     yield from found.items()
 
