@@ -29,6 +29,8 @@
     const held = shown >= 0 && frames[shown].contains(document.activeElement);
     shown = at;
     frames.forEach((frame, number) => (frame.hidden = number !== at));
+    const strip = links[at].closest(".strip");
+    strip.scrollTo({ left: links[at].parentElement.offsetLeft - strip.clientWidth / 2, top: links[at].parentElement.offsetTop - strip.clientHeight / 2 });
     links.forEach((link, number) => {
       if (number === at) link.setAttribute("aria-current", "step");
       else link.removeAttribute("aria-current");

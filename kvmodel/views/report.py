@@ -48,7 +48,15 @@ LONGEST_DESCRIPTION = 4_000
 MOST_STEPS = 300  # that are shown; of a longer trace the last ones
 MOST_PICTURES = 60
 MOST_PAGES = 8  # that have a column of the table
+MOST_ROWS = 12  # pages of a state that are listed although nothing is to be said of some
+LONGEST_HEADING = 100
 MOST_STORIES = 3
+MEANINGS = {
+    "any size": "Proved for every number of elements of every sort.",
+    "this size": "Every state that can be reached at the sizes given was looked at. Larger ones were not.",
+    "this depth": "Every run up to the number of steps given was looked at. Longer ones were not.",
+    "sampled": "Some runs were tried, not all.",
+}
 WIDTH = 58  # of an expression, in columns
 WIDEST = 1_100  # a wider picture is not made smaller to fit: it is scrolled
 MARGIN = 8
@@ -114,6 +122,7 @@ def report_html(trace: Trace, result: Result | None = None, *, command: str = ""
     """A trace as one HTML page. `result` is the check that found it: its verdicts and coverage are shown. `command` reproduces it
     (otherwise the one for the trace's spec, property, sizes and flags); `explanation` spares making it again."""
     system = trace.instance.system
+    vocabulary = ownership(system)
     if explanation is None and trace.property:
         explanation = explain(trace)
     gallery = _Gallery(trace)
@@ -134,15 +143,18 @@ def report_html(trace: Trace, result: Result | None = None, *, command: str = ""
         reached=shown is not None and shown.property.kind is PropertyKind.REACHABLE,
         shown=shown,
         ending=ending,
+        short=0 < len(ending) <= LONGEST_HEADING and not ending.startswith("for "),
         cast=tuple(_cast(trace, ending)),
         explanation=explanation,
         refused=refusal_head(explanation.refused) if explanation and explanation.refused else "",
         frames=tuple(_frames(trace, explanation, gallery)),
         left_out=max(0, len(trace.steps) - MOST_STEPS),
         stories=tuple(_stories(trace, gallery.graphs)),
-        vocabulary=ownership(system),
+        vocabulary=vocabulary,
         elements=tuple(_elements(trace)),
         result=result,
+        coverage=tuple(dict.fromkeys(entry.coverage.word for entry in result.properties)) if result else (),
+        meanings=MEANINGS,
         promises={entry.name: entry.doc for entry in system.properties},
         size=trace.instance.describe_size(),
         numbers=given(trace),
@@ -150,6 +162,7 @@ def report_html(trace: Trace, result: Result | None = None, *, command: str = ""
         flag_docs={flag.name: flag.doc for flag in system.flags},
         words=tuple(_words(system)),
         most_pages=MOST_PAGES,
+        few=vocabulary is None or len(trace.instance.elements(vocabulary.page)) <= MOST_ROWS,
         command=_long(command or _command(trace)),
     )
     return page + "\n"

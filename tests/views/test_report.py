@@ -11,10 +11,14 @@ from html.parser import HTMLParser
 
 import pytest
 
+import kvmodel
 from kvmodel.errors import printable
 from kvmodel.language.build import Builder, not_
-from kvmodel.language.instance import Instance
+from kvmodel.language.instance import Instance, State
 from kvmodel.readings.explore import explore
+from kvmodel.readings.replay import make_trace
+from kvmodel.readings.run import Interpreter
+from kvmodel.traces.trace import Choice, Trace
 from kvmodel.views.report import report_html
 from tests import hostile, lending
 from tests.views import hostile as drawn
@@ -31,7 +35,7 @@ ELEMENTS = frozenset(re.findall(
 ))
 ATTRIBUTES = frozenset(re.findall(
     r"\S+",
-    "lang dir class charset http-equiv content name rel href id hidden type role tabindex scope aria-labelledby "
+    "lang dir class data-label charset http-equiv content name rel href id hidden type role tabindex scope aria-labelledby "
     "aria-label aria-hidden aria-live width height viewbox font-family font-size font-weight fill stroke "
     "stroke-width stroke-dasharray stroke-linejoin stroke-linecap stroke-opacity fill-opacity opacity paint-order "
     "text-anchor transform d points cx cy r x y rx ry x1 x2 y1 y2 ",
@@ -90,8 +94,8 @@ def test_it_says_what_is_broken_and_how_it_came_about() -> None:
     assert "decode.p1: a Page; r0, r1: Requests." in text
     assert "At the start, decode.p1 has r0's data in it." in text
     assert "step 7 given to r1, with r0's data still in it" in text
-    assert "in between nothing is written into it: the data is still r0's step 13 r1 begins to read it" in text
-    assert "handoff refuses this run at step 2." in text
+    assert "between nothing is written into it: the data is still r0's step 13 r1 begins to read it" in text
+    assert "handoff refuses this run at step 2:" in text
     assert "It departs from handoff: The recommended design:" in text
 
 
@@ -129,7 +133,9 @@ def test_the_assurance_table() -> None:
     text = Page(report_html(result.trace, result)).text
     for entry in result.properties:
         assert f"{entry.name} {entry.verdict.value}" in text
+        assert entry.length is None or f"in {entry.length} step" in text
         assert str(entry.coverage) in text
+    assert "Every state that can be reached at the sizes given was looked at." in text
     assert "This page was made from one run" not in text
 
 
@@ -159,6 +165,38 @@ def test_steps_that_do_not_matter_are_marked_and_readable() -> None:
 def test_other_violations(spec: str, name: str, _steps: int) -> None:
     text = page(spec, name).text
     assert f"{name} is broken at step {_steps}." in text
+
+
+def test_what_is_wrong_is_the_heading_where_it_is_a_sentence() -> None:
+    text = page("handoff:prefill-door-alone", "pages_conserved").text
+    assert "pages_conserved is broken at step 4. The broken promise: Each page is free" in text
+    assert "Here: for p = decode.p0, holds[r1, decode.p0] is yes" in text
+
+
+def long_run(sizes: dict[str, int], steps: int) -> Trace:
+    """A run of a pool, of no property, in which every request asks for a page in turn."""
+    instance = Instance.make(kvmodel.load("pages:one-pool"), sizes)
+    layout = instance.state_layout
+    state = State((), tuple(True if name == "free" else None if name == "content" else False for name, _ in layout.places))
+    interpreter, start, choices = Interpreter(instance), state, list[Choice]()
+    for number in range(steps):
+        enabled = list(interpreter.enabled(state))
+        choices.append(enabled[number * 7 % len(enabled)])
+        state = interpreter.successor(state, choices[-1])
+    return make_trace(instance, start, tuple(choices), "")
+
+
+def test_of_a_long_run_the_last_steps_are_shown() -> None:
+    found = Page(report_html(long_run({"Page": 2, "Request": 2}, 320)))
+    assert [a["id"] for tag, a in found.tags if tag == "article"] == ["step=0", *(f"step={number}" for number in range(21, 321))]
+    assert "steps 1 to 20 are left out here" in found.text
+    assert sum(a.get("role") == "img" for _, a in found.tags) == 61
+
+
+def test_of_many_pages_those_are_listed_of_which_there_is_something_to_say() -> None:
+    found = Page(report_html(long_run({"Page": 40, "Request": 3}, 2)))
+    assert found.text.count("Pages that are not listed are held by nobody, and blank.") == 3
+    assert sum(tag == "tr" for tag, _ in found.tags) < 40
 
 
 # -- it stands alone
