@@ -8,6 +8,7 @@ paper, every step is shown; with it, one at a time. The same trace makes the sam
 from __future__ import annotations
 
 import re
+import shlex
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -163,6 +164,7 @@ def report_html(trace: Trace, result: Result | None = None, *, command: str = ""
         words=tuple(_words(system)),
         most_pages=MOST_PAGES,
         few=vocabulary is None or len(trace.instance.elements(vocabulary.page)) <= MOST_ROWS,
+        defences=_long(shlex.join(["kvmodel", "defences", system.name, trace.property])),
         command=_long(command or _command(trace)),
     )
     return page + "\n"

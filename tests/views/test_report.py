@@ -103,6 +103,7 @@ def test_a_step_has_the_rule_that_allowed_it() -> None:
     text = page().text
     assert "Step 7 of 13: allocate(r=r1, p=decode.p1) on decode The allocator gives the free page decode.p1 to the live request r1." in text
     assert "allocate(r: Request, p: Page) The allocator gives a free page to a live request. It may happen when free" in text
+    assert re.search(r"free \(specs/pages.py:\d+\) free\[p\] live \(specs/pages.py:\d+\) live\(r, p\)", text)
     assert "Then free[p] = False holds[r, p] = True" in text
     assert "free[decode.p1]: yes -> no" in text
     assert "content[decode.p1] is r0" in text
