@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from kvmodel.analyses import slices
 from kvmodel.analyses.explain import explain
@@ -14,10 +13,7 @@ from kvmodel.readings.explore import explore
 from kvmodel.readings.replay import make_trace
 from kvmodel.readings.run import Interpreter
 from kvmodel.traces.trace import Trace
-from tests.agreement.random_systems import Case, random_systems
-
-LOOSE = settings(max_examples=60, database=None, deadline=None, suppress_health_check=list(HealthCheck),
-                 phases=(Phase.generate, Phase.shrink))
+from tests.agreement.test_random_systems import collected
 
 
 def padded(trace: Trace) -> Trace:
@@ -39,11 +35,9 @@ def test_slices_of_random_systems(monkeypatch: pytest.MonkeyPatch) -> None:
         return by_trial(trace)
 
     monkeypatch.setattr(slices, "_by_trial", counted)
-
-    @seed(1)
-    @LOOSE
-    @given(random_systems(""))
-    def look(case: Case) -> None:
+    for case in collected(40, *range(1, 8)):
+        if seen["traces"] > 50 and seen["steps dropped"] > 20:
+            break
         for entry in explore(case.instance).properties:
             if entry.trace is None:
                 continue
@@ -56,7 +50,6 @@ def test_slices_of_random_systems(monkeypatch: pytest.MonkeyPatch) -> None:
             assert len(found.relevant) == len(everything)
             seen.update({"traces": 1, "steps dropped": len(dropped)})
 
-    look()
     assert seen["traces"] > 50
     assert seen["steps dropped"] > 20
     assert seen["by trial"] <= 2  # guards and updates alone nearly always tell

@@ -881,7 +881,7 @@ def step(s, p: Page) -> None:
 """),
         """\
 spec.py:38:5: Mine.step: the method has no decorator that says what it is
-    give it one of @action, @effect, @define, @invariant, @reachable, @final, @assume, @initial
+    give it one of @action, @effect, @define, @invariant, @reachable, @final, @assume, @initial, @lemma
 """,
     ),
     "unknown decorator": (
@@ -892,7 +892,7 @@ def step(s, p: Page) -> None:
 """),
         """\
 spec.py:38:6: Mine.step: @acton is not a decorator of the language; did you mean 'action'?
-    the decorators are @action, @effect, @define, @invariant, @reachable, @final, @assume, @initial and @override
+    the decorators are @action, @effect, @define, @invariant, @reachable, @final, @assume, @initial, @lemma and @override
 """,
     ),
     "two decorators": (
@@ -904,7 +904,7 @@ def step(s, p: Page) -> None:
 """),
         """\
 spec.py:40:5: Mine.step: the method has 2 decorators that say what it is
-    give it one of @action, @effect, @define, @invariant, @reachable, @final, @assume, @initial
+    give it one of @action, @effect, @define, @invariant, @reachable, @final, @assume, @initial, @lemma
 """,
     ),
     "parameter without a sort": (
@@ -1250,11 +1250,11 @@ from kvmodel.specs.pages import Pages
 class Mine(Base, Pages): ...
 """),
         """\
-spec.py:13:5: Base.free: 'free' is declared already at specs/pages.py:49
+spec.py:13:5: Base.free: 'free' is declared already at specs/pages.py:50
     a variable is declared once; this one needs another name
-spec.py:14:5: Base.holds: 'holds' is declared already at specs/pages.py:53
+spec.py:14:5: Base.holds: 'holds' is declared already at specs/pages.py:54
     a variable is declared once; this one needs another name
-spec.py:15:5: Base.content: 'content' is declared already at specs/pages.py:55
+spec.py:15:5: Base.content: 'content' is declared already at specs/pages.py:56
     a variable is declared once; this one needs another name
 spec.py:38:1: Mine: the spec uses two sorts or enumerations called 'Page'
     rename one of them, or import it from the file that declares it

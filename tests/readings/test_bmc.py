@@ -11,7 +11,6 @@ from importlib import import_module
 from itertools import count
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from kvmodel.errors import InternalError, MalformedSystem, UsageError
 from kvmodel.language.build import Builder, and_, at_most, eq, less, not_, var
@@ -28,7 +27,8 @@ from kvmodel.readings.orders import Difference, smallest_numbers
 from kvmodel.readings.symmetry import Symmetry
 from kvmodel.verdict import FindingKind, Result, Verdict
 from tests.agreement.oracle import Oracle
-from tests.agreement.random_systems import Case, random_systems
+from tests.agreement.random_systems import Case
+from tests.agreement.test_random_systems import drawn
 from tests.readings.bounded_systems import SYSTEMS
 
 LARGE = 20_000
@@ -100,11 +100,6 @@ def agreement_on_random_systems(examples: int, number: int) -> int:
     """Compare with the oracle on random systems; gives how many were compared."""
     seen: set[Case] = set()
 
-    @seed(number)
-    @settings(
-        max_examples=examples, database=None, deadline=None, suppress_health_check=list(HealthCheck), phases=(Phase.generate, Phase.shrink)
-    )
-    @given(random_systems())
     def agree(case: Case) -> None:
         if case in seen:
             return
@@ -114,7 +109,7 @@ def agreement_on_random_systems(examples: int, number: int) -> int:
         complete = len(seen) % 2 == 0
         assert differences(bmc(case.instance, depth=depth, complete=complete), expected, depth) == []
 
-    agree()
+    drawn(examples, number)(agree)()
     return len(seen)
 
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from kvmodel.language.build import Builder, all_, and_, any_, at_most, constant, eq, if_, implies, is_none, less, not_, or_, the, var
 from kvmodel.language.expressions import FALSE, Bound, Expr
@@ -24,7 +23,8 @@ from kvmodel.readings.picture import Picture
 from kvmodel.readings.solver import Answer, ConditionResult, ConditionSolver
 from kvmodel.views.console import draw
 from kvmodel.views.cutoff import second_opinions
-from tests.agreement.random_systems import Case, random_systems
+from tests.agreement.random_systems import Case
+from tests.agreement.test_random_systems import drawn
 
 SMALL = 1_000_000
 SAYS = {Answer.PROVED: Judgement.AGREED, Answer.REFUTED: Judgement.DISAGREED}
@@ -80,13 +80,7 @@ def test_it_says_what_z3_says_everywhere(name: str, all_flags: bool) -> None:
 
 def random_agreement(examples: int, number: int) -> Counter[tuple[Answer, Judgement]]:
     found: Counter[tuple[Answer, Judgement]] = Counter()
-    chosen = settings(
-        max_examples=examples, database=None, deadline=None, suppress_health_check=list(HealthCheck), phases=(Phase.generate,)
-    )
 
-    @seed(number)
-    @chosen
-    @given(random_systems())
     def ask(case: Case) -> None:
         induction = Induction(case.system)
         solver, reader = ConditionSolver(case.system, limit=1_000_000), SecondReader(induction.system, limit=100_000)
@@ -99,7 +93,7 @@ def random_agreement(examples: int, number: int) -> Counter[tuple[Answer, Judgem
                 if opinion.judgement in (Judgement.AGREED, Judgement.DISAGREED) and result.answer in SAYS:
                     assert opinion.judgement is SAYS[result.answer], (step, claim, alive, opinion)
 
-    ask()
+    drawn(examples, number)(ask)()
     return found
 
 
