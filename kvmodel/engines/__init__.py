@@ -1,0 +1,1 @@
+"""Real engines: what their logs, metrics and configuration say, and what the specs say about that."""
