@@ -1,0 +1,30 @@
+; begin_read/no_use_after_free: begin_read keeps no_use_after_free
+; unsat means that this is true, given
+;   exclusive_owner
+;   no_use_after_free
+;   written_is_held
+(set-logic ALL)
+(declare-sort Page 0)
+(declare-sort Request 0)
+(declare-fun written (Request Page) Bool)
+(declare-fun begin_read.p () Page)
+(declare-fun begin_read.r () Request)
+(declare-fun q () Request)
+(declare-fun r () Request)
+(declare-fun reading (Request Page) Bool)
+(declare-fun p () Page)
+(declare-fun writing (Request Page) Bool)
+(declare-fun holds (Request Page) Bool)
+(assert (written begin_read.r begin_read.p))
+(assert (let ((a!1 (and (holds r p)
+                (or (writing q p)
+                    (and (= begin_read.r q) (= begin_read.p p))
+                    (reading q p)))))
+  (not (or (not a!1) (= r q)))))
+(assert (forall ((r Request) (q Request) (p Page))
+  (or (not (and (holds r p) (holds q p))) (= r q))))
+(assert (forall ((r Request) (q Request) (p Page))
+  (let ((a!1 (not (and (holds r p) (or (writing q p) (reading q p))))))
+    (or a!1 (= r q)))))
+(assert (forall ((r Request) (p Page)) (or (not (written r p)) (holds r p))))
+(check-sat)
