@@ -15,7 +15,7 @@ from kvmodel.errors import UsageError
 
 __all__ = ["MOST_BYTES", "message_of", "read_node"]
 
-MOST_BYTES = 256 * 2**20
+MOST_BYTES = 64 * 2**20
 LONGEST_LINE = 100_000  # a line of server arguments has some ten thousand
 
 # ``[2026-09-01 08:00:02 TP0] ``, ``(EngineCore_DP0 pid=4242) INFO 04-23 11:00:00 [kv_cache_utils.py:1319] ``,
@@ -43,7 +43,7 @@ def read_node(path: str, role: Role = "") -> Node:
     if text.lstrip()[:1] == "{":
         found = [*read_server_info(path, text)]
     elif any(is_metrics(line) for line in lines[:1000]):
-        found = [*read_metrics(path, lines)]
+        found = [*read_metrics(path, lines, notes)]
     else:
         found = [*_log(path, lines, notes)]
     if not found:

@@ -13,7 +13,7 @@ from enum import Enum
 from functools import cache
 
 from kvmodel.engines.capacity import CONTEXT, LARGEST_PAGE, LIMIT, Capacity, Inequality, capacity_of
-from kvmodel.engines.facts import Node
+from kvmodel.engines.facts import ROLES, Node
 from kvmodel.engines.question import Answers, Numbers, Question
 from kvmodel.language.expressions import Apply, Read
 from kvmodel.language.instance import Instance
@@ -206,18 +206,21 @@ def _is_thin(question: Question, node: Node, capacity: Capacity) -> bool:
 
 def _between_nodes(reports: Sequence[NodeReport]) -> tuple[str, ...]:
     found = []
-    prefill = [report for report in reports if report.node.role == "prefill"]
-    decode = [report for report in reports if report.node.role == "decode"]
-    for one in prefill:
-        for other in decode:
-            if one.served is not None and other.served is not None and one.served != other.served:
-                found.append(
-                    f"the nodes have unequal limits: {one.node.name} serves {one.served:,} tokens, {other.node.name} {other.served:,}; "
-                    "what one of them refuses, the other admits"
-                )
-            if one.accepted is not None and other.accepted is not None and one.accepted != other.accepted:
-                found.append(f"the contexts differ: {one.accepted:,} ({one.node.name}) and {other.accepted:,} ({other.node.name})")
-    if bool(prefill) != bool(decode):
+    prefill, decode = (any(report.node.role == role for report in reports) for role in ROLES)
+    for engine in dict.fromkeys(report.node.engine and report.node.engine.value for report in reports):
+        group = [report for report in reports if (report.node.engine and report.node.engine.value) == engine]
+        served = sorted((report.served, report.node.name) for report in group if report.served is not None)
+        if served and served[0][0] != served[-1][0]:
+            (least, one), (most, other) = served[0], served[-1]
+            found.append(
+                f"the nodes have unequal limits: {one} serves {least:,} tokens, {other} {most:,}; "
+                "what one of them refuses, the other admits"
+            )
+        accepted = sorted((report.accepted, report.node.name) for report in group if report.accepted is not None)
+        if accepted and accepted[0][0] != accepted[-1][0]:
+            (least, one), (most, other) = accepted[0], accepted[-1]
+            found.append(f"the contexts differ: {least:,} ({one}) and {most:,} ({other})")
+    if prefill != decode:
         found.append(f"nothing is said of the {'decode' if prefill else 'prefill'} node: the verdict is about the other one")
     return tuple(found)
 

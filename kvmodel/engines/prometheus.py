@@ -19,8 +19,9 @@ def is_metrics(line: str) -> bool:
     return line.startswith(("# HELP ", "# TYPE ")) or SAMPLE.match(line) is not None
 
 
-def read_metrics(file: str, lines: Sequence[str]) -> Iterator[Found]:
-    """The facts in one answer of ``/metrics``. Every series counts, so several ranks and engines may be in one file."""
+def read_metrics(file: str, lines: Sequence[str], notes: list[str]) -> Iterator[Found]:
+    """The facts in one answer of ``/metrics``. Every series counts, so several ranks and engines may be in one file. What people should
+    know beside is added to `notes`."""
     engines: set[str] = set()
     summed: Source | None = None
     for number, line in enumerate(lines, start=1):
@@ -31,7 +32,7 @@ def read_metrics(file: str, lines: Sequence[str]) -> Iterator[Found]:
         labels = {label[1]: label[2] for label in LABEL.finditer(sample[3] or "")}
         yield Found("engine", engine, source)
         if engine == "vllm":
-            if "engine" in labels:
+            if "engine" in labels and name != "cache_config_info":
                 engines.add(labels["engine"])
             if name == "cache_config_info":
                 yield from _cache(labels, source)
@@ -44,6 +45,8 @@ def read_metrics(file: str, lines: Sequence[str]) -> Iterator[Found]:
                 yield Found("role", labels["engine_type"], source)
     if summed is not None and engines:
         yield Found("data_parallel", len(engines), summed)
+    elif summed is not None:
+        notes.append(f"{summed}: num_gpu_blocks is summed over data-parallel engines; it is taken to be one engine's")
 
 
 def _cache(labels: dict[str, str], source: Source) -> Iterator[Found]:

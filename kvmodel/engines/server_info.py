@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -25,25 +26,31 @@ def read_server_info(file: str, text: str) -> Iterator[Found]:
     try:
         content = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as problem:
-        raise UsageError(f"{file}: begins like the JSON of /server_info and is not readable: {problem}") from None
+        position = re.search(r"byte (\d+)", str(problem))
+        ahead = text.encode()[: int(position[1])].decode(errors="replace") if position else text
+        line = ahead.count("\n") + 1
+        raise UsageError(f"{file}:{line}: begins like the JSON of /server_info and is not readable: {problem}") from None
     if not isinstance(content, dict):
         raise UsageError(f"{file}: /server_info is one JSON object, this is something else")
-    source = Source(file, 1)
+
+    def place(key: str) -> Source:
+        return Source(file, text.count("\n", 0, max(0, text.find(f'"{key}"'))) + 1)
+
     for key, kind in KINDS.items():
-        yield from _number(kind, content.get(key), source)
+        yield from _number(kind, content.get(key), place(key))
     states = content.get("internal_states")
     for state in states if isinstance(states, list) else []:
         usage = state.get("memory_usage") if isinstance(state, dict) else None
         if isinstance(usage, dict):
-            yield from _number("pool", usage.get("token_capacity"), source)
+            yield from _number("pool", usage.get("token_capacity"), place("token_capacity"))
     if content.get("disaggregation_mode") in ("prefill", "decode"):
-        yield Found("role", content["disaggregation_mode"], source)
+        yield Found("role", content["disaggregation_mode"], place("disaggregation_mode"))
     if isinstance(content.get("allow_auto_truncate"), bool):
-        yield Found("truncates", int(content["allow_auto_truncate"]), source)
+        yield Found("truncates", int(content["allow_auto_truncate"]), place("allow_auto_truncate"))
     if any(key in content for key in (*KINDS, "internal_states", "disaggregation_mode")):
-        yield Found("engine", "sglang", source)
+        yield Found("engine", "sglang", Source(file, 1))
         if isinstance(content.get("version"), str) and len(content["version"]) <= 80:
-            yield Found("version", content["version"], source)
+            yield Found("version", content["version"], place("version"))
 
 
 def _number(kind: Kind, value: object, source: Source) -> Iterator[Found]:
