@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["preflight", "preflight_object"]
 
 V = TypeVar("V", int, str)
-TOKENS = click.IntRange(min=1, max=10**15)
+TOKENS = click.IntRange(min=1)
+MOST_TOKENS = 10**15
 
 
 @click.command(
@@ -61,14 +63,18 @@ def preflight(
         ("prefill-pool", "prefill", prefill_pool),
         ("decode-pool", "decode", decode_pool),
     )
-    nodes = [_of_file(file) for file in files] + [_of_number(option, role, size) for option, role, size in pools if size is not None]
+    numbers = {"--context": context, "--page-size": page_size, **{f"--{option}": size for option, _, size in pools}}
+    for option, number in numbers.items():
+        if number is not None and number > MOST_TOKENS:
+            raise UsageError(f"{option}: more than {MOST_TOKENS:,} tokens cannot be meant")
+    nodes = _short([_of_file(file) for file in files])
+    nodes += [_of_number(option, role, size) for option, role, size in pools if size is not None]
     if not nodes:
         raise UsageError("nothing to look at: give a start-up log, or --context and --prefill-pool; see kvmodel preflight --help")
     nodes = [_completed(node, context, page_size, engine) for node in nodes]
     from kvmodel.engines.preflight import preflight as judge
 
-    with common.progress_line() as progress:
-        result = judge(nodes, progress)
+    result = judge(nodes)
     if as_json:
         common.emit_json("preflight", preflight_object(result))
     else:
@@ -88,6 +94,12 @@ def _of_file(given: str) -> Node:
         if equals and role == known:
             return read_node(path, known)
     return read_node(given)
+
+
+def _short(nodes: list[Node]) -> list[Node]:
+    """The nodes called by their files' names alone, where these differ."""
+    names = [Path(node.name).name for node in nodes]
+    return [replace(node, name=name) for node, name in zip(nodes, names, strict=True)] if len(set(names)) == len(names) else nodes
 
 
 def _of_number(option: str, role: Role, size: int) -> Node:

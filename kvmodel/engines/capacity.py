@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from kvmodel.engines.facts import Fact, Node
 
-__all__ = ["BLOCKS", "CONTEXT", "LARGEST_PAGE", "LIMIT", "Capacity", "Inequality", "capacity_of"]
+__all__ = ["BLOCKS", "CONTEXT", "LARGEST_PAGE", "LIMIT", "SGLANG_RESERVE", "Capacity", "Inequality", "capacity_of"]
 
 CONTEXT, LIMIT, BLOCKS = "context", "limit", "blocks"
 SGLANG_RESERVE = 6
@@ -109,7 +109,7 @@ def _by_tokens(node: Node, engine: str) -> Capacity:
         door = None if node.context is None else max(0, min(node.context.value - 1, size - 1) - 5)
         notes: tuple[str, ...] = ()
         if node.door is not None:
-            if door is not None and node.door.value != door:
+            if door is not None and node.door.value != door and not node.wider:
                 notes = (
                     f"{node.door.source}: the node says that it serves {node.door.value:,} tokens; from its pool and context it is "
                     f"{door:,}. The smaller one counts.",

@@ -58,7 +58,7 @@ class Node:
     `context`: the longest prompt that the front end lets through, in tokens. `pool`: tokens of the KV pool. `blocks`: pages of the pool.
     `page`: tokens of a page. `concurrency`: how many requests of full length the engine says it has room for, in hundredths. `room`:
     the longest context for which there is room, from an engine that refused to start. `door`: the longest prompt that the
-    engine says it serves. `notes` are sentences for people.
+    engine says it serves. `wider`: the context is that of another node, which gets the same requests. `notes` are sentences for people.
     """
 
     name: str
@@ -73,6 +73,7 @@ class Node:
     room: Fact[int] | None = None
     door: Fact[int] | None = None
     truncates: Fact[int] | None = None
+    wider: bool = False
     notes: tuple[str, ...] = ()
 
     @property
@@ -109,7 +110,7 @@ def gather(name: str, found: Sequence[Found], role: Role = "", notes: Iterable[s
         _smallest(_numbers(found, "room", told, "estimates of what fits")),
         _smallest(_numbers(found, "door", told, "limits of the door")),
         _largest(_numbers(found, "truncates", [], "")),
-        tuple(told),
+        notes=tuple(told),
     )
 
 

@@ -7,13 +7,14 @@ handoff spec that says what a release does is explored with the order of the dep
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
+from itertools import combinations
 
-from kvmodel.engines.capacity import CONTEXT, LARGEST_PAGE, LIMIT, Capacity, Inequality, capacity_of
-from kvmodel.engines.facts import ROLES, Node
+from kvmodel.engines.capacity import CONTEXT, LARGEST_PAGE, LIMIT, SGLANG_RESERVE, Capacity, Inequality, capacity_of
+from kvmodel.engines.facts import ROLES, Fact, Node
 from kvmodel.engines.question import Answers, Numbers, Question
 from kvmodel.language.expressions import Apply, Read
 from kvmodel.language.instance import Instance
@@ -22,12 +23,13 @@ from kvmodel.language.operators import Operator
 from kvmodel.language.system import Condition, TransitionSystem
 from kvmodel.language.types import BOOL
 from kvmodel.readings.explore import explore
-from kvmodel.verdict import Coverage, PropertyResult, Verdict
+from kvmodel.verdict import Coverage, PropertyResult, Result, Verdict
 
 __all__ = ["Consequence", "NodeReport", "Outcome", "Preflight", "preflight", "variant_of"]
 
 THIN = 2  # per cent: a smaller margin is worth a warning
 SPEC = "handoff"
+SCALARS = ("context", "prefill_limit", "decode_limit")
 LOOKED_AT = ("isolated_read", "fresh_read", "pages_conserved", "honest_status", "no_internal_error")
 # What can go wrong without a reject is left out: the release's late writes into freed pages have properties of their own.
 REJECTS_ALONE = {"quarantine": True, "quarantine_gives_up": False}
@@ -111,9 +113,10 @@ class Preflight:
         )
 
 
-def preflight(nodes: Sequence[Node], progress: Callable[[str], None] | None = None) -> Preflight:
+def preflight(nodes: Sequence[Node]) -> Preflight:
     """Judge every node, and say what happens where one does not cover what its door accepts."""
     question = Question(_handoff())
+    nodes = _paired(nodes)
     capacities = [capacity_of(node) for node in nodes]
     answers = [question.ask(_side(node), capacity.inequalities) for node, capacity in zip(nodes, capacities, strict=True)]
     reports = tuple(
@@ -123,10 +126,31 @@ def preflight(nodes: Sequence[Node], progress: Callable[[str], None] | None = No
     verdict = next((one for one in (Verdict.VIOLATED, Verdict.UNDECIDED, Verdict.HOLDS) if one in verdicts), Verdict.UNDECIDED)
     consequence = None
     if verdict is Verdict.VIOLATED:
-        consequence = _consequence(question, reports, capacities, progress)
+        consequence = _consequence(question, reports, capacities)
     return Preflight(
         verdict, reports, consequence, _between_nodes(reports), _advice(reports, consequence), Coverage()
     )
+
+
+def _paired(nodes: Sequence[Node]) -> list[Node]:
+    """The nodes, with the widest context among SGLang's prefill and decode nodes as that of each: both halves of a pair get every
+    request, and a node whose own context is smaller rejects what the other admits."""
+    contexts = [node.context for node in nodes if _is_half(node) and node.context is not None]
+    widest = max(contexts, key=lambda fact: fact.value, default=None)
+    found = []
+    for node in nodes:
+        if widest is not None and _is_half(node) and node.context is not None and node.context.value < widest.value:
+            own = max(0, node.context.value - SGLANG_RESERVE)
+            door = Fact(own if node.door is None else min(own, node.door.value), node.context.source)
+            own_context = f"this node's is {node.context.value:,}"
+            note = f"the contexts differ: {own_context}, another one lets through {widest.value:,} ({widest.source})"
+            node = replace(node, context=widest, door=door, wider=True, notes=(*node.notes, note))
+        found.append(node)
+    return found
+
+
+def _is_half(node: Node) -> bool:
+    return bool(node.role) and node.engine is not None and node.engine.value == "sglang"
 
 
 @cache
@@ -275,28 +299,19 @@ def _release(version: str) -> tuple[int, ...] | None:
     return None if match is None else tuple(int(part) for part in match.groups())
 
 
-def _consequence(
-    question: Question, reports: Sequence[NodeReport], capacities: Sequence[Capacity], progress: Callable[[str], None] | None
-) -> Consequence:
+def _consequence(question: Question, reports: Sequence[NodeReport], capacities: Sequence[Capacity]) -> Consequence:
     """Of all nodes that do not cover, the worst consequence."""
-    order = list(Outcome)
     found = [
-        _of_node(question, position, reports, capacities, progress)
+        _of_node(question, position, reports, capacities)
         for position, report in enumerate(reports)
         if report.verdict is Verdict.VIOLATED
     ]
     # A leak outweighs everything; what is not known outweighs what is harmless.
     rank = {Outcome.LEAK: 0, Outcome.UNKNOWN: 1, Outcome.HELD_PAGES: 2, Outcome.CLEAN_400: 3, Outcome.REFUSES_TO_START: 4}
-    return min(found, key=lambda entry: (rank[entry.outcome], order.index(entry.outcome)))
+    return min(found, key=lambda entry: rank[entry.outcome])
 
 
-def _of_node(
-    question: Question,
-    position: int,
-    reports: Sequence[NodeReport],
-    capacities: Sequence[Capacity],
-    progress: Callable[[str], None] | None,
-) -> Consequence:
+def _of_node(question: Question, position: int, reports: Sequence[NodeReport], capacities: Sequence[Capacity]) -> Consequence:
     node = reports[position].node
     if node.room is not None:
         return Consequence(Outcome.REFUSES_TO_START, f"{node.room.source}: the engine refused to start")
@@ -314,7 +329,7 @@ def _of_node(
     numbers, assumed = _numbers(question, position, reports, capacities)
     if numbers is None:
         return Consequence(Outcome.UNKNOWN, "the solver gave no deployment in which it happens")
-    return _explored(variant, node, numbers, assumed, progress)
+    return _explored(variant, node, numbers, assumed)
 
 
 def _of_vllm(question: Question, node: Node, version: str, capacity: Capacity) -> Consequence:
@@ -366,20 +381,16 @@ def _numbers(
     return None, assumed
 
 
-def _explored(
-    variant: str, node: Node, numbers: Numbers, assumed: str, progress: Callable[[str], None] | None
-) -> Consequence:
+def _explored(variant: str, node: Node, numbers: Numbers, assumed: str) -> Consequence:
     """What the variant's exploration says, with numbers that compare as the deployment's do."""
-    system = load_spec(f"{SPEC}:{variant}")
     flags = {
         **REJECTS_ALONE,
         "prefill_pool_covers_context": numbers.context <= numbers.prefill_limit,
         "decode_pool_covers_context": numbers.context <= numbers.decode_limit,
         "truncates_automatically": _side(node) == "prefill" and node.truncates is not None and node.truncates.value == 1,
     }
-    system = system.with_flags(flags)
-    system = replace(system, assumptions=(*system.assumptions, *_order(system, numbers)))
-    result = explore(Instance.make(system), LOOKED_AT, timeout=EXPLORE_FOR, progress=progress)
+    values = [getattr(numbers, name) for name in SCALARS]
+    result = _exploration(variant, tuple(flags.items()), tuple(sorted(values).index(value) for value in values), EXPLORE_FOR)
     verdicts = {entry.name: entry.verdict for entry in result.properties}
     fired = dict(result.fired)
     if verdicts["isolated_read"] is Verdict.VIOLATED:
@@ -394,16 +405,23 @@ def _explored(
         outcome, reason = Outcome.CLEAN_400, "the client is answered 400, nothing is read and nothing is kept"
     else:
         outcome, reason = Outcome.UNKNOWN, "the exploration shows none of the known consequences"
-    return Consequence(outcome, reason + assumed, system.name, tuple(flags.items()), result.properties, result.coverage)
+    return Consequence(outcome, reason + assumed, result.spec, tuple(flags.items()), result.properties, result.coverage)
 
 
-def _order(system: TransitionSystem, numbers: Numbers) -> tuple[Condition, ...]:
-    """That the context and the two limits compare as they do in the deployment."""
-    values = {"context": numbers.context, "prefill_limit": numbers.prefill_limit, "decode_limit": numbers.decode_limit}
-    reads = {name: Read(name, (), system.by_name[name].type) for name in values}
+@lru_cache(maxsize=64)
+def _exploration(variant: str, flags: tuple[tuple[str, bool], ...], ranks: tuple[int, ...], timeout: float) -> Result:
+    """The exploration of a variant whose context and limits compare as `ranks` do."""
+    system = load_spec(f"{SPEC}:{variant}").with_flags(dict(flags))
+    system = replace(system, assumptions=(*system.assumptions, *_order(system, dict(zip(SCALARS, ranks, strict=True)))))
+    return explore(Instance.make(system), LOOKED_AT, timeout=timeout)
+
+
+def _order(system: TransitionSystem, ranks: Mapping[str, int]) -> tuple[Condition, ...]:
+    """That the numbers compare as their ranks do."""
+    reads = {name: Read(name, (), system.by_name[name].type) for name in ranks}
     found = []
-    for one, other in (("context", "prefill_limit"), ("context", "decode_limit"), ("prefill_limit", "decode_limit")):
-        less, more = (one, other) if values[one] <= values[other] else (other, one)
-        operator = Operator.LT if values[less] < values[more] else Operator.EQ
+    for pair in combinations(ranks, 2):
+        less, more = sorted(pair, key=lambda name: ranks[name])
+        operator = Operator.LT if ranks[less] < ranks[more] else Operator.EQ
         found.append(Condition(f"{less}_{operator.name.lower()}_{more}", (), Apply(operator, (reads[less], reads[more]), BOOL)))
     return tuple(found)

@@ -47,8 +47,9 @@ def preflight_text(result: Preflight, *, width: int = PLAIN_WIDTH, colour: bool 
 
 
 def _name(report: NodeReport) -> str:
-    told = " ".join(part for part in (report.node.role, report.node.release) if part)
-    return f"{report.node.name} ({told})" if told and told != report.node.name else report.node.name
+    role = "" if report.node.role == report.node.name else report.node.role
+    told = " ".join(part for part in (role, report.node.release) if part)
+    return f"{report.node.name}\n{told}" if told and told != report.node.name else report.node.name
 
 
 def _tokens(number: int | None) -> str:
@@ -75,4 +76,4 @@ def _consequence(consequence: Consequence) -> list[RenderableType]:
 
 
 def _rules(result: Preflight) -> list[str]:
-    return list(dict.fromkeys(f"{report.node.name}: {rule}" for report in result.nodes for rule in report.rules))
+    return list(dict.fromkeys(rule for report in result.nodes for rule in report.rules))

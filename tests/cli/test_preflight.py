@@ -54,6 +54,8 @@ def test_what_is_advised_holds(capsys: pytest.CaptureFixture[str]) -> None:
         (["sglang-covering.log"], 0),
         (["sglang-covering.log", "--expect", "violated"], 1),
         (["--context", "5"], 2),
+        (["--context", "9" * 400, "--pool", "5"], 2),
+        (["--context", "0", "--pool", "5"], 2),
         (["no-such.log"], 2),
         (["sglang-incident.log", "--context", "5"], 2),
         (["sglang-incident.log", "--engine", "vllm==0.33.0"], 2),

@@ -84,6 +84,17 @@ def test_the_worst_of_several_nodes_counts() -> None:
     assert outcome(preflight([refused, node("sglang", "0.5.16", 8_000)])) is Outcome.LEAK
 
 
+@pytest.mark.parametrize(("contexts", "expected"), [((10_000, 20_000), Outcome.LEAK), ((20_000, 10_000), Outcome.CLEAN_400)])
+def test_contexts_that_differ(contexts: tuple[int, int], expected: Outcome) -> None:
+    """Each pool covers its own node's context, but both nodes get every request."""
+    prefill = node("sglang", "0.5.16", 40_000, contexts[0])
+    result = preflight([prefill, node("sglang", "0.5.16", 40_000, contexts[1], "decode")])
+    assert preflight([prefill]).verdict is Verdict.HOLDS
+    assert (result.verdict, outcome(result)) == (Verdict.VIOLATED, expected)
+    assert [report.witness for report in result.nodes if report.witness] == [9_995]
+    assert any("contexts differ" in warning for report in result.nodes for warning in report.warnings)
+
+
 # -- vLLM's null block ---------------------------------------------------------------------------------------------------
 
 
