@@ -403,12 +403,19 @@ Options:
   -h, --help  Show this message and exit.
 
 Commands:
-  specs     What ships; what a spec says; how two specs differ.
-  new       Write a small spec of your own that already checks.
-  check     Check the properties of a spec; show the shortest violation.
-  explore   Count what a spec can reach: states, depth, actions, findings.
-  simulate  Run the incident at its real size: what leaks, which test sees it.
-  trace     Show a saved trace; say why an action was not enabled.
+  specs      What ships; what a spec says; how two specs differ.
+  new        Write a small spec of your own that already checks.
+  check      Check the properties of a spec; show the shortest violation.
+  prove      Prove properties for any number of requests and pages.
+  defences   Which defences are enough for a property, and which are not.
+  explore    Count what a spec can reach: states, depth, actions, findings.
+  simulate   Run the incident at its real size: what leaks, which test sees
+             it.
+  preflight  Does each pool cover what its door accepts? From logs or numbers.
+  recheck    Let a second solver check the proofs that ship, or yours, again.
+  trace      Show a saved trace; say why an action was not enabled.
+  render     Draw a saved trace: a step or a film; a graph for other tools.
+  report     Explain a saved trace: one HTML page, or Markdown.
 
   Examples:
     kvmodel check handoff:buggy     the incident: why responses carried other requests' data
