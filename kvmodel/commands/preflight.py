@@ -140,7 +140,7 @@ def preflight_object(result: Preflight) -> dict[str, object]:
         "consequence": None if result.consequence is None else result.consequence.outcome.value,
         "basis": None if result.consequence is None else _consequence(result.consequence),
         "witness_length": min((report.witness for report in result.nodes if report.witness is not None), default=None),
-        "nodes": [_node(report) for report in result.nodes],
+        "nodes": [_node(report, entry) for report, entry in zip(result.nodes, result.consequences, strict=True)],
         "missing": list(result.missing),
         "warnings": [*result.warnings, *(warning for report in result.nodes for warning in report.warnings)],
         "advice": list(result.advice),
@@ -160,7 +160,7 @@ def _consequence(consequence: Consequence) -> dict[str, object]:
     }
 
 
-def _node(report: NodeReport) -> dict[str, object]:
+def _node(report: NodeReport, consequence: Consequence | None) -> dict[str, object]:
     node = report.node
     return {
         "name": node.name,
@@ -168,6 +168,7 @@ def _node(report: NodeReport) -> dict[str, object]:
         "engine": node.engine.value if node.engine else None,
         "version": node.version.value if node.version else None,
         "verdict": report.verdict.value,
+        "consequence": None if consequence is None else consequence.outcome.value,
         "pool": report.pool,
         "usable": report.usable,
         "longest_accepted": report.accepted,

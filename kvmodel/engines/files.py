@@ -21,11 +21,14 @@ LONGEST_LINE = 100_000  # a line of server arguments has some ten thousand
 # ``[2026-09-01 08:00:02 TP0] ``, ``(EngineCore_DP0 pid=4242) INFO 04-23 11:00:00 [kv_cache_utils.py:1319] ``,
 # ``INFO 12-02 09:10:11 gpu_executor.py:76] ``, and what a container runtime puts before them.
 PREFIX = re.compile(r"[^\[\]]{0,300}(?:\[[^\[\]]{1,100}\]|\])\s+(?:\[[^\[\]]{1,100}\]\s+){0,2}")
+COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
 PROCESS = re.compile(r"\s*\([^()]{1,100}\)\s*")
 
 
 def message_of(line: str) -> str:
-    """A line of a log without its prefix."""
+    """A line of a log without its prefix and without colour."""
+    if "\x1b" in line:
+        line = COLOUR.sub("", line)
     if prefix := PREFIX.match(line):
         return line[prefix.end() :]
     process = PROCESS.match(line)

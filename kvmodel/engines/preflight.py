@@ -47,6 +47,9 @@ class Outcome(Enum):
     UNKNOWN = "unknown"
 
 
+WORST_FIRST = (Outcome.LEAK, Outcome.UNKNOWN, Outcome.HELD_PAGES, Outcome.CLEAN_400, Outcome.REFUSES_TO_START)
+
+
 @dataclass(frozen=True, slots=True)
 class Consequence:
     """What happens: the word, the sentence that says why, and what it rests on.
@@ -91,15 +94,24 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """The answer for a deployment. `reject_reachable`: whether a prompt can get onto the path on which a node rejects it (None: not
-    known)."""
+    """The answer for a deployment.
+
+    `consequences` are those of each node, None where it covers; `reject_reachable`: whether a prompt can get onto the path on which a
+    node rejects it (None: not known).
+    """
 
     verdict: Verdict
     nodes: tuple[NodeReport, ...]
-    consequence: Consequence | None
+    consequences: tuple[Consequence | None, ...]
     warnings: tuple[str, ...]
     advice: tuple[str, ...]
     coverage: Coverage
+
+    @property
+    def consequence(self) -> Consequence | None:
+        """The worst of all nodes: a leak outweighs everything; what is not known outweighs what is harmless."""
+        found = [entry for entry in self.consequences if entry is not None]
+        return min(found, key=lambda entry: WORST_FIRST.index(entry.outcome), default=None)
 
     @property
     def reject_reachable(self) -> bool | None:
@@ -124,12 +136,11 @@ def preflight(nodes: Sequence[Node]) -> Preflight:
     )
     verdicts = {report.verdict for report in reports}
     verdict = next((one for one in (Verdict.VIOLATED, Verdict.UNDECIDED, Verdict.HOLDS) if one in verdicts), Verdict.UNDECIDED)
-    consequence = None
-    if verdict is Verdict.VIOLATED:
-        consequence = _consequence(question, reports, capacities)
-    return Preflight(
-        verdict, reports, consequence, _between_nodes(reports), _advice(reports, consequence), Coverage()
+    consequences = tuple(
+        _of_node(question, position, reports, capacities) if report.verdict is Verdict.VIOLATED else None
+        for position, report in enumerate(reports)
     )
+    return Preflight(verdict, reports, consequences, _between_nodes(reports), _advice(reports, consequences), Coverage())
 
 
 def _paired(nodes: Sequence[Node]) -> list[Node]:
@@ -143,7 +154,7 @@ def _paired(nodes: Sequence[Node]) -> list[Node]:
             own = max(0, node.context.value - SGLANG_RESERVE)
             door = Fact(own if node.door is None else min(own, node.door.value), node.context.source)
             own_context = f"this node's is {node.context.value:,}"
-            note = f"the contexts differ: {own_context}, another one lets through {widest.value:,} ({widest.source})"
+            note = f"{node.name}: the contexts differ: {own_context}, another one lets through {widest.value:,} ({widest.source})"
             node = replace(node, context=widest, door=door, wider=True, notes=(*node.notes, note))
         found.append(node)
     return found
@@ -189,12 +200,12 @@ def _report(question: Question, node: Node, capacity: Capacity, answers: Answers
     if verdict is Verdict.HOLDS and _is_thin(question, node, capacity):
         exact = not capacity.missing
         notes.append(
-            f"the pool covers the context by {margin:.1%} only: a change of memory settings is enough to lose that"
+            f"{node.name}: the pool covers the context by {margin:.1%} only: a change of memory settings is enough to lose that"
             if exact and margin is not None
-            else f"the margin may be under {THIN} %: {capacity.missing[0] if capacity.missing else 'a fact'} is not known"
+            else f"{node.name}: the margin may be under {THIN} %: {capacity.missing[0] if capacity.missing else 'a fact'} is not known"
         )
     if context is not None and capacity.door is not None and capacity.door > context:
-        notes.append(f"the node says that it serves {capacity.door:,} tokens, more than its context of {context:,}")
+        notes.append(f"{node.name}: the node says that it serves {capacity.door:,} tokens, more than its context of {context:,}")
     served = None if usable is None or context is None else min(usable, context)
     if capacity.door is not None:
         served = capacity.door if served is None else min(served, capacity.door)
@@ -238,6 +249,7 @@ def _between_nodes(reports: Sequence[NodeReport]) -> tuple[str, ...]:
             (least, one), (most, other) = served[0], served[-1]
             found.append(
                 f"the nodes have unequal limits: {one} serves {least:,} tokens, {other} {most:,}; "
+                f"{'' if any(report.node.role for report in group) else 'if they get the same requests, '}"
                 "what one of them refuses, the other admits"
             )
         accepted = sorted((report.accepted, report.node.name) for report in group if report.accepted is not None)
@@ -249,7 +261,7 @@ def _between_nodes(reports: Sequence[NodeReport]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _advice(reports: Sequence[NodeReport], consequence: Consequence | None) -> tuple[str, ...]:
+def _advice(reports: Sequence[NodeReport], consequences: Sequence[Consequence | None]) -> tuple[str, ...]:
     """What to set."""
     found = []
     for report in reports:
@@ -265,7 +277,7 @@ def _advice(reports: Sequence[NodeReport], consequence: Consequence | None) -> t
             f"{report.node.name}: or make room for a prompt of {report.accepted:,} tokens "
             f"(a pool of at least {room:,}{', and the null block' if engine == 'vllm' else ''}): raise {memory}, or use more GPUs"
         )
-    if consequence is not None and consequence.outcome in (Outcome.LEAK, Outcome.HELD_PAGES):
+    if {entry.outcome for entry in consequences if entry is not None} & {Outcome.LEAK, Outcome.HELD_PAGES}:
         found.append("until then: refuse longer prompts in front of both nodes")
     return tuple(found)
 
@@ -297,18 +309,6 @@ def variant_of(version: str) -> str | None:
 def _release(version: str) -> tuple[int, ...] | None:
     match = re.fullmatch(r"v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})", version)
     return None if match is None else tuple(int(part) for part in match.groups())
-
-
-def _consequence(question: Question, reports: Sequence[NodeReport], capacities: Sequence[Capacity]) -> Consequence:
-    """Of all nodes that do not cover, the worst consequence."""
-    found = [
-        _of_node(question, position, reports, capacities)
-        for position, report in enumerate(reports)
-        if report.verdict is Verdict.VIOLATED
-    ]
-    # A leak outweighs everything; what is not known outweighs what is harmless.
-    rank = {Outcome.LEAK: 0, Outcome.UNKNOWN: 1, Outcome.HELD_PAGES: 2, Outcome.CLEAN_400: 3, Outcome.REFUSES_TO_START: 4}
-    return min(found, key=lambda entry: rank[entry.outcome])
 
 
 def _of_node(question: Question, position: int, reports: Sequence[NodeReport], capacities: Sequence[Capacity]) -> Consequence:

@@ -39,6 +39,11 @@ def preflight_text(result: Preflight, *, width: int = PLAIN_WIDTH, colour: bool 
         parts += [Text(), words("not known, and it would decide:"), *(indented(words(fact)) for fact in result.missing)]
     if result.consequence is not None:
         parts += [Text(), *_consequence(result.consequence)]
+        parts += [
+            indented(words(f"{report.node.name}: {entry.outcome.value}: {entry.reason}"))
+            for report, entry in zip(result.nodes, result.consequences, strict=True)
+            if entry is not None and entry is not result.consequence
+        ]
     warnings = [*result.warnings, *(warning for report in result.nodes for warning in report.warnings)]
     for title, sentences in (("warnings:", warnings), ("what to set:", result.advice), ("from:", _rules(result))):
         if sentences:

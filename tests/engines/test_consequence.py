@@ -81,7 +81,9 @@ def test_what_is_assumed_is_said() -> None:
 
 def test_the_worst_of_several_nodes_counts() -> None:
     refused = replace(node("vllm", "0.33.0", 8_000, role=""), room=Fact(8_000, HERE))
-    assert outcome(preflight([refused, node("sglang", "0.5.16", 8_000)])) is Outcome.LEAK
+    result = preflight([refused, node("sglang", "0.5.16", 8_000)])
+    assert outcome(result) is Outcome.LEAK
+    assert [entry and entry.outcome for entry in result.consequences] == [Outcome.REFUSES_TO_START, Outcome.LEAK]
 
 
 @pytest.mark.parametrize(("contexts", "expected"), [((10_000, 20_000), Outcome.LEAK), ((20_000, 10_000), Outcome.CLEAN_400)])

@@ -52,6 +52,8 @@ def values(node: Node) -> dict[str, object]:
         ("INFO 12-02 09:10:11 gpu_executor.py:76] m", "m"),
         ("(EngineCore_DP0 pid=1) ValueError: m", "ValueError: m"),
         ("ValueError: m", "ValueError: m"),
+        ("\x1b[1;36m(EngineCore_DP0 pid=1)\x1b[0;0m INFO 04-23 11:00:00 [a.py:1] m", "m"),
+        ("\x1b[32m[2026-09-01 08:00:02]\x1b[0m m", "m"),
     ],
 )
 def test_prefixes(line: str, message: str) -> None:
