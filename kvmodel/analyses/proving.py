@@ -136,8 +136,8 @@ def _judged(name: str, proof: Proof, found: Mapping[str, PropertyResult], covere
     why = _reason(proof.open.get(name), stopped)
     if entry is not None and entry.verdict is Verdict.HOLDS:
         why = f"{why}; no violation at {entry.coverage}"
-    coverage = covered if entry is None else entry.coverage
-    return PropertyResult(name, Verdict.UNDECIDED, coverage, reason=why)
+    nothing = replace(covered, size=Instance.make(proof.system).size_options(), steps=0)
+    return PropertyResult(name, Verdict.UNDECIDED, nothing if entry is None else entry.coverage, reason=why)
 
 
 def _reason(result: ConditionResult | None, stopped: str) -> str:

@@ -178,6 +178,7 @@ def test_ctrl_c_and_time_keep_what_was_proved(monkeypatch: pytest.MonkeyPatch) -
     proving = prove_properties(tokens(), jobs=1)
     assert proving.result.verdict is Verdict.UNDECIDED
     assert proving.result["one_inside"].reason == "interrupted"
+    assert str(proving.result["one_inside"].coverage) == "this depth (Who=2, up to 0 steps)"  # nothing was covered
     monkeypatch.undo()
     late = prove_properties(load_spec("handoff"), timeout=0.05, jobs=1)
     assert late.result.verdict is Verdict.UNDECIDED
