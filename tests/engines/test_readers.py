@@ -65,7 +65,7 @@ def test_prefixes(line: str, message: str) -> None:
     [
         "ServerArgs(model_path='m', page_size=64, context_length=None, disaggregation_mode='decode', allow_auto_truncate=False)",
         "{'model_path': 'm', 'page_size': 64, 'context_length': None, 'disaggregation_mode': 'decode', 'allow_auto_truncate': False}",
-        "ServerArgs(model_path='x, page_size=128, context_length=5', page_size=64, disaggregation_mode='decode', allow_auto_truncate=False)",
+        "ServerArgs(model_path='x, page_size=128, y=5', page_size=64, disaggregation_mode='decode', allow_auto_truncate=False)",
     ],
 )
 def test_server_arguments(arguments: str, tmp_path: Path) -> None:
