@@ -18,12 +18,11 @@ from kvmodel.analyses.vocabulary import OTHER, Clause, Template
 from kvmodel.errors import InternalError
 from kvmodel.language.expressions import Bound, Cell, Expr
 from kvmodel.language.instance import Instance
-from kvmodel.language.types import Number, Value
+from kvmodel.language.types import Value
 from kvmodel.readings.circuit import FALSE, TRUE, Literal, Unrolling
 from kvmodel.readings.conditions import Claim
 from kvmodel.readings.encoding import Encoding
 from kvmodel.readings.ground import GroundAction, Grounder, cells
-from kvmodel.readings.orders import Difference, smallest_numbers
 from kvmodel.readings.symmetry import Symmetry
 from kvmodel.traces.trace import Choice
 
@@ -305,20 +304,7 @@ class Relative:
 
     def _numbers_exist(self) -> bool:
         """Whether integers show the comparisons of the model; if not, a smallest part that none show is ruled out."""
-        encoding = self.encoding
-        slots = [slot for slot, kind in enumerate(encoding.instance.rigid_layout.types) if isinstance(kind, Number)]
-        base = [Difference(None, slot, 0) for slot in slots]
-        chosen: dict[Literal, Difference] = {}
-        for difference, variable in encoding.comparisons.items():
-            if self._true(variable, 0):
-                chosen[variable] = difference
-            else:
-                chosen[-variable] = difference.negated()
-        if smallest_numbers(slots, [*base, *chosen.values()]) is not None:
-            return True
-        for literal in list(chosen):
-            without = [difference for other, difference in chosen.items() if other != literal]
-            if smallest_numbers(slots, [*base, *without]) is None:
-                del chosen[literal]
-        self._add([tuple(-self.unrolling.number(literal, 0) for literal in chosen)])
-        return False
+        found, impossible = self.encoding.numbers(lambda literal: self._true(literal, 0))
+        if found is None:
+            self._add([tuple(-self.unrolling.number(literal, 0) for literal in impossible)])
+        return found is not None

@@ -19,7 +19,6 @@ from kvmodel.language.system import Property, PropertyKind
 from kvmodel.language.types import Number, Value
 from kvmodel.readings.circuit import FALSE, TRUE, Clause, Literal, Unrolling
 from kvmodel.readings.encoding import Encoding, Signal, Term, literals_of
-from kvmodel.readings.orders import Difference, smallest_numbers
 from kvmodel.readings.replay import make_trace
 from kvmodel.traces.trace import Choice, Trace
 from kvmodel.verdict import Coverage, Finding, FindingKind, PropertyResult, Result, Verdict, overall
@@ -346,25 +345,12 @@ class _Solver:
 
     def _find_numbers(self) -> bool:
         """Whether integers show the comparisons of the model; if not, a smallest part that none show is ruled out."""
-        encoding = self.encoding
-        slots = [slot for slot, kind in enumerate(encoding.instance.rigid_layout.types) if isinstance(kind, Number)]
-        base = [Difference(None, slot, 0) for slot in slots]
-        chosen: dict[Literal, Difference] = {}
-        for difference, variable in encoding.comparisons.items():
-            if self._true(variable, 0):
-                chosen[variable] = difference
-            else:
-                chosen[-variable] = difference.negated()
-        found = smallest_numbers(slots, [*base, *chosen.values()])
-        if found is not None:
-            self._numbers = found
-            return True
-        for literal in list(chosen):
-            without = [difference for other, difference in chosen.items() if other != literal]
-            if smallest_numbers(slots, [*base, *without]) is None:
-                del chosen[literal]
-        self._add([tuple(-self.unrolling.number(literal, 0) for literal in chosen)])
-        return False
+        found, impossible = self.encoding.numbers(lambda literal: self._true(literal, 0))
+        if found is None:
+            self._add([tuple(-self.unrolling.number(literal, 0) for literal in impossible)])
+            return False
+        self._numbers = found
+        return True
 
     @property
     def conflicts(self) -> int:

@@ -26,7 +26,7 @@ from kvmodel.language.operators import Binder, Operator
 from kvmodel.language.system import Action, Anything, Condition, Property, PropertyKind, Variable
 from kvmodel.language.types import Bool, Counter, Number, Value
 from kvmodel.readings.circuit import FALSE, TRUE, Circuit, Clause, Literal
-from kvmodel.readings.orders import Difference
+from kvmodel.readings.orders import Difference, smallest_numbers
 from kvmodel.readings.symmetry import Symmetry
 
 __all__ = ["BINDING", "MEANING", "Blocks", "Encoding", "Signal", "Term", "literals_of"]
@@ -293,6 +293,26 @@ class Encoding:
         return self.circuit.disjunction(
             self.circuit.conjunction((a, b, *numbers(_term(x), _term(y)))) for (x, a), (y, b) in product(left.items(), right.items())
         )
+
+    def numbers(self, true: Callable[[Literal], bool]) -> tuple[dict[int, int] | None, tuple[Literal, ...]]:
+        """Integers (by rigid slot) that show the comparisons as `true` has them; or None, and a smallest part of these literals that no
+        integers show."""
+        slots = [slot for slot, kind in enumerate(self.instance.rigid_layout.types) if isinstance(kind, Number)]
+        base = [Difference(None, slot, 0) for slot in slots]
+        chosen: dict[Literal, Difference] = {}
+        for difference, variable in self.comparisons.items():
+            if true(variable):
+                chosen[variable] = difference
+            else:
+                chosen[-variable] = difference.negated()
+        found = smallest_numbers(slots, [*base, *chosen.values()])
+        if found is not None:
+            return found, ()
+        for literal in list(chosen):
+            without = [difference for other, difference in chosen.items() if other != literal]
+            if smallest_numbers(slots, [*base, *without]) is None:
+                del chosen[literal]
+        return None, tuple(chosen)
 
     def at_most(self, left: Term, right: Term, bound: int) -> Literal:
         """The variable that says ``left - right <= bound``, or what is known of it."""

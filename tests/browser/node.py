@@ -17,9 +17,9 @@ __all__ = ["FOLDER", "asked", "require_node"]
 
 
 def require_node() -> None:
-    """Skips where there is no node; installs once, and again when the lock file is newer."""
+    """Fails where there is no node; installs once, and again when the lock file is newer."""
     if shutil.which("node") is None or shutil.which("npm") is None:
-        pytest.skip("node and npm are not installed")
+        pytest.fail("node and npm are not installed: the browser tests need them")
     installed, lock = FOLDER / "node_modules" / ".package-lock.json", FOLDER / "package-lock.json"
     if not installed.exists() or installed.stat().st_mtime < lock.stat().st_mtime:
         subprocess.run(INSTALL, cwd=FOLDER, check=True, capture_output=True, timeout=600)

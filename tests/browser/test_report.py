@@ -26,7 +26,7 @@ STEPS = 13
 def _browser() -> None:
     require_node()
     if CHROMIUM is None:
-        pytest.skip("Chromium is not installed; CHROMIUM names another one")
+        pytest.fail("Chromium is not installed; CHROMIUM names another one")
     os.environ["CHROMIUM"] = CHROMIUM
 
 

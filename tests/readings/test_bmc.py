@@ -366,7 +366,7 @@ def test_numbers_that_nobody_has_are_noticed(monkeypatch: pytest.MonkeyPatch) ->
     def lenient(slots: Sequence[int], differences: Sequence[Difference]) -> dict[int, int]:
         return smallest_numbers(slots, differences) or dict.fromkeys(slots, 0)
 
-    monkeypatch.setattr("kvmodel.readings.bmc.smallest_numbers", lenient)
+    monkeypatch.setattr("kvmodel.readings.encoding.smallest_numbers", lenient)
     assert any("does not replay" in line for line in trouble("numbers"))
 
 
