@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 __all__ = [
     "Diagnostic",
+    "EngineDriftError",
+    "FetchError",
     "InstanceError",
     "InternalError",
     "KvmodelError",
@@ -51,6 +53,22 @@ class ReplayError(KvmodelError, ValueError):
     def __init__(self, message: str, step: int) -> None:
         super().__init__(message)
         self.step = step
+
+
+class FetchError(KvmodelError, RuntimeError):
+    """A release of an engine was not fetched, or what is in the cache is not what was fetched."""
+
+
+class EngineDriftError(KvmodelError, RuntimeError):
+    """A release of an engine is not as kvmodel knows it: `symbol` is missing or means something else. Never a finding.
+
+    `known` is the range of releases that kvmodel knows, as in ``0.11.2 to 0.33.0``.
+    """
+
+    def __init__(self, engine: str, release: str, symbol: str, known: str, reason: str = "") -> None:
+        detail = f" ({printable(reason, 300)})" if reason else ""
+        super().__init__(f"{engine} {release} has no {symbol}{detail}: kvmodel knows {known}")
+        self.engine, self.release, self.symbol = engine, release, symbol
 
 
 class InternalError(KvmodelError, AssertionError):
