@@ -215,12 +215,12 @@ def test_what_cannot_be_decided_and_what_is_lost() -> None:
     }
     assert seen.tainted == {name: f"abort writes '{name}' where 'reading' says" for name in ("free", "quarantined")}
     assert seen.following.undecidable.keys() - seen.undecidable.keys() == {"pages_conserved"}
-    assert seen.judge("fresh_read", possible=True, sure=False) is Verdict.UNDECIDED
-    assert seen.judge("fresh_read", possible=False, sure=False) is Verdict.VIOLATED
-    assert seen.judge("fresh_read", possible=True, sure=True) is Verdict.HOLDS
     assert seen.judge("no_deadlock", possible=False, sure=False) is Verdict.UNDECIDED
     seen = partial(load_spec("pages:one-pool"), frozenset({"content"}))
     assert (seen.undecidable, seen.tainted) == ({}, {})
+    assert seen.judge("fresh_read", possible=True, sure=False) is Verdict.UNDECIDED
+    assert seen.judge("fresh_read", possible=False, sure=False) is Verdict.VIOLATED
+    assert seen.judge("fresh_read", possible=True, sure=True) is Verdict.HOLDS
 
 
 def test_the_range_of_an_unknown_counter_is_not_decided() -> None:
