@@ -276,9 +276,10 @@ def read_trace(path: str | os.PathLike[str], spec: SpecLike | None = None) -> Tr
     loaded. Raises TraceFileError for a file that is no trace of the spec and ReplayError for a trace that is no run of it.
     """
     from kvmodel.analyses.estimate import refuse_endless
+    from kvmodel.readings.observed import observed_system
     from kvmodel.traces.itf import read_itf
 
-    trace = read_itf(path, _named_in_file if spec is None else lambda name: load(spec))
+    trace = read_itf(path, _named_in_file if spec is None else lambda name: load(spec), observed_system)
     refuse_endless(trace.instance, "replay")
     replay(trace)
     return trace

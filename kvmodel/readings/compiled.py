@@ -146,6 +146,16 @@ class CompiledSystem:
         """Names of the assumptions, and of the conditions on initial states, that are false of `state`."""
         return tuple(condition.name for condition, broken in self._conditions if broken(state.cells))
 
+    def at(self, values: Valuation) -> SparseState:
+        """A state with the given values of any variables; everything else is as for `valued`. Nothing is checked: for states
+        that come from elsewhere, whose indices are known to fit."""
+        state = self.valued()
+        for name, entries in values.items():
+            store, out = self._put[name], state.out_of_range
+            for index, value in entries.items():
+                store(state.cells, out, index, value)
+        return state
+
     def from_dense(self, dense: State) -> SparseState:
         """The sparse form of a state of `instance`."""
         state = SparseState(self._layout, self._layout.empty(), set())

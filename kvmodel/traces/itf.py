@@ -6,6 +6,9 @@ action that led to it and its arguments. Values: a relation is a ``#set`` of its
 keys), a function a ``#map``, a possible none a variant (``{"tag": "Some", "value": "r0"}`` or ``None``), an element of
 a sort its label (``"decode.p1"``), an integer beyond 2**53 - 1 a ``#bigint``.
 
+A trace that was observed on a real engine says so in ``#meta``, with what the steps of such a trace are; the ``#meta`` of
+its states has what the engine was asked to do.
+
 A file is untrusted: its size is bounded, every value is checked against the spec, and whoever reads one replays it.
 """
 
@@ -25,9 +28,10 @@ from kvmodel.errors import KvmodelError, TraceFileError, nearest, printable
 from kvmodel.language.instance import Instance, Layout, State
 from kvmodel.language.system import TransitionSystem, Variable
 from kvmodel.language.types import Bool, Counter, Domain, Element, Maybe, Number, Value
+from kvmodel.traces.observed import Call, Observed, Verb
 from kvmodel.traces.trace import Choice, Trace
 
-__all__ = ["FORMAT", "Resolve", "itf_object", "parse_itf", "read_itf", "write_itf"]
+__all__ = ["FORMAT", "Observe", "Resolve", "itf_object", "parse_itf", "read_itf", "write_itf"]
 
 FORMAT = 1  # the version of what this module writes into `#meta` and expects there
 DESCRIPTION = "https://apalache-mc.org/docs/adr/015adr-trace.html"
@@ -37,7 +41,30 @@ SAFE_INTEGER = 2**53 - 1
 LONGEST_NAME = 1_000
 BIGINT = re.compile(r"-?[0-9]{1,100}")
 
+PLAIN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,60}")
+
 Resolve = Callable[[str], TransitionSystem]
+Observe = Callable[[TransitionSystem, Observed], TransitionSystem]
+
+
+class VerbMeta(msgspec.Struct):
+    """Something that the engine of an observed trace can be asked to do."""
+
+    name: str
+    doc: str = ""
+    request: bool = False
+
+
+class ObservedMeta(msgspec.Struct):
+    """Where an observed trace comes from."""
+
+    engine: str
+    version: str
+    adapter: str
+    pools: list[str]
+    verbs: list[VerbMeta]
+    unknown: list[str] = []
+    finding: str = ""
 
 
 class Meta(msgspec.Struct, rename={"format_version": "format-version"}):
@@ -48,6 +75,7 @@ class Meta(msgspec.Struct, rename={"format_version": "format-version"}):
     flags: dict[str, bool]
     sizes: dict[str, int]
     property: str = ""
+    observed: ObservedMeta | None = None
 
 
 class StateMeta(msgspec.Struct):
@@ -55,6 +83,7 @@ class StateMeta(msgspec.Struct):
 
     action: str = ""
     arguments: dict[str, str] = {}
+    call: dict[str, Any] = {}
 
 
 class File(msgspec.Struct, rename={"meta": "#meta"}):
@@ -78,7 +107,7 @@ def itf_object(trace: Trace) -> dict[str, object]:
             choice = trace.steps[number - 1]
             parameters = system.action(choice.action).parameters
             labels = {p.name: names.label(p.domain, value) for p, value in zip(parameters, choice.binding, strict=True)}
-            entry["#meta"] = {"index": number, "action": choice.action, "arguments": labels}
+            entry["#meta"] = {"index": number, "action": choice.action, "arguments": labels, **_call(trace.observed, number)}
         else:
             entry |= _encode(names, trace.instance.rigid_layout, state.rigid)
         entry |= _encode(names, trace.instance.state_layout, state.values)
@@ -93,11 +122,24 @@ def itf_object(trace: Trace) -> dict[str, object]:
             "flags": dict(system.flag_values),
             "sizes": dict(trace.instance.size_options()),
             "property": trace.property,
+            **_observed(trace.observed),
         },
         "params": [variable.name for variable in system.rigid_variables],
         "vars": [variable.name for variable in system.state_variables],
         "states": states,
     }
+
+
+def _observed(observed: Observed | None) -> dict[str, object]:
+    if observed is None:
+        return {}
+    verbs = [{"name": verb.name, "doc": verb.doc, "request": verb.request} for verb in observed.verbs]
+    meta = {"engine": observed.engine, "version": observed.version, "adapter": observed.adapter, "finding": observed.finding}
+    return {"observed": {**meta, "pools": list(observed.pools), "unknown": list(observed.unknown), "verbs": verbs}}
+
+
+def _call(observed: Observed | None, number: int) -> dict[str, object]:
+    return {} if observed is None else {"call": dict(observed.calls[number - 1])}
 
 
 def write_itf(trace: Trace, path: str | os.PathLike[str]) -> None:
@@ -127,8 +169,9 @@ def _lines(itf: dict[str, object]) -> bytes:
     return b"{" + head + b'"states": [\n' + b",\n".join(msgspec.json.encode(state) for state in states) + b"\n]}\n"
 
 
-def read_itf(path: str | os.PathLike[str], resolve: Resolve) -> Trace:
-    """Read a trace from a file. `resolve` finds the spec by the name in the file, which is untrusted text.
+def read_itf(path: str | os.PathLike[str], resolve: Resolve, observe: Observe | None = None) -> Trace:
+    """Read a trace from a file. `resolve` finds the spec by the name in the file, which is untrusted text; `observe` makes the
+    system of an observed trace from that (`readings.observed`), which is refused without it.
 
     The caller replays the trace: only then is it known to be a run of the spec. Raises TraceFileError, with the file
     and the place in it, for a file that is missing, too large, not ITF, or does not fit the spec.
@@ -142,10 +185,10 @@ def read_itf(path: str | os.PathLike[str], resolve: Resolve) -> Trace:
         raise TraceFileError(f"{shown}: the file cannot be read: {reason}") from None
     if len(data) > LARGEST_FILE:
         raise TraceFileError(f"{shown}: the file has more than {LARGEST_FILE:,} bytes")
-    return parse_itf(data, resolve, shown)
+    return parse_itf(data, resolve, shown, observe)
 
 
-def parse_itf(data: bytes, resolve: Resolve, shown: str = "trace") -> Trace:
+def parse_itf(data: bytes, resolve: Resolve, shown: str = "trace", observe: Observe | None = None) -> Trace:
     """The trace in the text of a file that messages call `shown`; see `read_itf`."""
     try:
         file = msgspec.json.decode(data, type=File)
@@ -155,7 +198,7 @@ def parse_itf(data: bytes, resolve: Resolve, shown: str = "trace") -> Trace:
         raise TraceFileError(f"{shown}: not JSON: {printable(str(problem), 300)}") from None
     except RecursionError:
         raise TraceFileError(f"{shown}: not a trace: nested too deeply") from None
-    return _Reader(file, shown).trace(resolve)
+    return _Reader(file, shown).trace(resolve, observe)
 
 
 class _Names:
@@ -221,7 +264,7 @@ class _Reader:
     def error(self, place: str, message: str) -> TraceFileError:
         return TraceFileError(f"{self.shown}: {place}: {message}")
 
-    def trace(self, resolve: Resolve) -> Trace:
+    def trace(self, resolve: Resolve, observe: Observe | None) -> Trace:
         meta = self.file.meta
         if meta.format_version != FORMAT:
             raise self.error("$.#meta.format-version", f"version {meta.format_version} is not known; this kvmodel reads version {FORMAT}")
@@ -229,7 +272,8 @@ class _Reader:
             raise self.error("$.loop", "a trace with a loop is not a finite run")
         if not self.file.states:
             raise self.error("$.states", "there is no state")
-        self.instance = self.instance_of(self.system_of(resolve))
+        observed = None if meta.observed is None else self.observed(meta.observed)
+        self.instance = self.instance_of(self.system_of(resolve, observed, observe))
         self.names = _Names(self.instance)
         size = len(self.file.states) * (self.instance.state_layout.length + self.instance.rigid_layout.length)
         if size > LARGEST_TRACE:
@@ -245,9 +289,29 @@ class _Reader:
             else:
                 rigid = self.values(place, entry, self.instance.rigid_layout)
             states.append(State(rigid, self.values(place, entry, self.instance.state_layout)))
-        return Trace(self.instance, tuple(states), tuple(steps), meta.property)
+        return Trace(self.instance, tuple(states), tuple(steps), meta.property, observed)
 
-    def system_of(self, resolve: Resolve) -> TransitionSystem:
+    def observed(self, meta: ObservedMeta) -> Observed:
+        place = "$.#meta.observed"
+        for name in (*meta.pools, *(verb.name for verb in meta.verbs)):
+            if name and not PLAIN_NAME.fullmatch(name):
+                raise self.error(place, f"{_quoted(name)} is not a name of a pool or of a verb")
+        if not meta.pools or len(set(meta.pools)) < len(meta.pools) or len({verb.name for verb in meta.verbs}) < len(meta.verbs):
+            raise self.error(place, "pools, or verbs, have no names of their own")
+        texts = [printable(text, LONGEST_NAME) for text in (meta.engine, meta.version, meta.adapter)]
+        verbs = tuple(Verb(verb.name, printable(verb.doc, LONGEST_NAME), verb.request) for verb in meta.verbs)
+        calls = tuple(self.call(number) for number in range(1, len(self.file.states)))
+        finding = printable(meta.finding, LONGEST_NAME)
+        return Observed(texts[0], texts[1], texts[2], tuple(meta.pools), tuple(meta.unknown), verbs, calls, finding)
+
+    def call(self, number: int) -> Call:
+        meta = self.file.states[number].get("#meta")
+        call = meta.get("call") if isinstance(meta, dict) else None
+        if not isinstance(call, dict) or not isinstance(call.get("verb"), str):
+            raise self.error(f"$.states[{number}].#meta.call", "an observed trace says for every step what the engine was asked to do")
+        return call
+
+    def system_of(self, resolve: Resolve, observed: Observed | None, observe: Observe | None) -> TransitionSystem:
         meta = self.file.meta
         if not meta.spec or len(meta.spec) > LONGEST_NAME or not meta.spec.isprintable():
             raise self.error("$.#meta.spec", f"{_quoted(meta.spec)} is not the name of a spec")
@@ -255,6 +319,13 @@ class _Reader:
             system = resolve(meta.spec)
         except KvmodelError as problem:
             raise self.error("$.#meta.spec", f"the spec {_quoted(meta.spec)} cannot be loaded:\n{problem}") from None
+        if observed is not None:
+            if observe is None:
+                raise self.error("$.#meta.observed", "this trace was observed on an engine, and a run of the spec is asked for")
+            try:
+                system = observe(system, observed)
+            except KvmodelError as problem:
+                raise self.error("$.#meta.observed", str(problem)) from None
         known = list(system.flag_values)
         for flag in meta.flags:
             if flag not in known:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvmodel.language.instance import Binding, Instance, State
+from kvmodel.traces.observed import Observed
 
 __all__ = ["Choice", "Trace"]
 
@@ -19,9 +20,13 @@ class Choice:
 
 @dataclass(frozen=True)
 class Trace:
-    """`states[0]` is initial, `states[i + 1]` comes from `states[i]` by `steps[i]`. `property` is what it shows, or ''."""
+    """`states[0]` is initial, `states[i + 1]` comes from `states[i]` by `steps[i]`. `property` is what it shows, or ''.
+
+    With `observed` it is a run of a real engine, whose steps are what the engine was asked to do.
+    """
 
     instance: Instance
     states: tuple[State, ...]
     steps: tuple[Choice, ...]
     property: str = ""
+    observed: Observed | None = None

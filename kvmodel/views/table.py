@@ -13,6 +13,7 @@ from kvmodel.analyses.ownership import Ownership, ownership
 from kvmodel.language.instance import Binding, Instance, State
 from kvmodel.language.system import Anything, Variable
 from kvmodel.language.types import Bool, Number, Type, Value
+from kvmodel.traces.observed import call_text
 from kvmodel.traces.trace import Choice, Trace
 from kvmodel.views.console import words
 
@@ -110,8 +111,8 @@ def rows(trace: Trace, *, any_state: bool = False) -> Iterator[Row]:
     yield Row(0, "", first, chosen(trace, any_state=any_state), _pages(instance, pages, trace.states[0]))
     for number, choice in enumerate(trace.steps, start=1):
         before, after = trace.states[number - 1], trace.states[number]
-        node, step = node_of(instance, choice), step_text(instance, choice)
-        yield Row(number, node, step, changes(instance, before, after), _pages(instance, pages, after))
+        step = step_text(instance, choice) if trace.observed is None else call_text(trace.observed.calls[number - 1])
+        yield Row(number, node_of(instance, choice), step, changes(instance, before, after), _pages(instance, pages, after))
 
 
 def node_of(instance: Instance, choice: Choice) -> str:

@@ -1,0 +1,185 @@
+"""Watching one run of an engine: each snapshot becomes a state of the spec, and the spec's properties are evaluated on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import product
+from typing import cast
+
+from kvmodel.engines.mapping import SOURCES, Facts
+from kvmodel.engines.shadow import Place
+from kvmodel.engines.snapshot import Snapshot
+from kvmodel.errors import InternalError
+from kvmodel.language.instance import Binding, Instance, State
+from kvmodel.language.load import load_spec
+from kvmodel.language.system import PropertyKind, TransitionSystem, Variable
+from kvmodel.language.types import Bool, Counter, Maybe, Value
+from kvmodel.readings.compiled import CompiledSystem
+from kvmodel.readings.observed import PAGE, REQUEST, observed_system
+from kvmodel.readings.partial import Partial, partial
+from kvmodel.traces.observed import Call, Observed, Verb
+from kvmodel.traces.trace import Choice, Trace
+
+__all__ = ["SPEC", "Observer", "Watch", "watch"]
+
+SPEC = "cached"
+"""The spec to whose states snapshots are mapped."""
+
+PREFIX = "Prefix"
+MOST_REQUESTS, MOST_PREFIXES = 1_000, 100_000  # of one run
+
+
+@dataclass(frozen=True)
+class Watch:
+    """The properties of the spec, ready to be evaluated on states in which the variables of `unknown` are not known."""
+
+    system: TransitionSystem
+    reading: Partial
+    possible: CompiledSystem
+    sure: CompiledSystem
+
+    @property
+    def properties(self) -> tuple[str, ...]:
+        """The properties that a single state can violate."""
+        return tuple(p.name for p in self.possible.watched)
+
+    def rests_on(self, name: str) -> tuple[str, ...]:
+        """Where the values that a property reads come from, but for the engine itself."""
+        read = {access.variable for access in self.possible.property_footprint(name).reads}
+        return tuple(dict.fromkeys(SOURCES[v] for v in SOURCES if v in read and SOURCES[v] != "the engine"))
+
+
+@lru_cache(maxsize=32)
+def watch(unknown: frozenset[str], pages: int) -> Watch:
+    """The properties of SPEC for an engine of so many pages, of which the variables in `unknown` cannot be had."""
+    system = load_spec(SPEC)
+    reading = partial(system, unknown)
+    sizes = {REQUEST: MOST_REQUESTS, PAGE: pages, PREFIX: MOST_PREFIXES}
+    kinds = (PropertyKind.INVARIANT, PropertyKind.RANGE)
+    names = [p.name for p in system.properties if p.kind in kinds and not (p.kind is PropertyKind.RANGE and p.subject in unknown)]
+    possible, sure = (CompiledSystem(each, sizes, names, searches=False) for each in reading.systems)
+    return Watch(system, reading, possible, sure)
+
+
+@dataclass
+class Observer:
+    """The states of one run, and what they violate."""
+
+    engine: str
+    version: str
+    adapter: str
+    verbs: tuple[Verb, ...]
+    start: Snapshot
+    facts: list[Facts] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)
+    unsure: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._requests: dict[object, int] = {}
+        self._prefixes: dict[object, int] = {}
+        places: list[Place] = [(pool.name, page) for pool in self.start.pools for page in range(pool.pages)]
+        self._pages: dict[object, int] = {place: number for number, place in enumerate(places)}
+
+    def see(self, facts: Facts, call: Call | None = None) -> tuple[str, ...]:
+        """Take in the state after `call` (None: the first state). The names of the properties that it violates, in the spec's order."""
+        if (call is None) != (not self.facts):
+            raise InternalError("the first state of a run comes before any call, and no other does")
+        if call is not None:
+            self.calls.append(call)
+        self.facts.append(facts)
+        self.seen.update(name for name, values in facts.items() if values)
+        watched = self.watch
+        values = self._numbered(facts, watched.system)
+        violated = {violation.property for violation in watched.possible.violations(watched.possible.at(values))}
+        if watched.reading.unknown:
+            sure = watched.sure.violations(watched.sure.at(values))
+            self.unsure.update({violation.property for violation in sure} - violated)
+        return tuple(name for name in watched.properties if name in violated)
+
+    @property
+    def watch(self) -> Watch:
+        """What this run is held to. Which variables are known is settled by its first state."""
+        return watch(self.unknown, len(self._pages))
+
+    @property
+    def unknown(self) -> frozenset[str]:
+        """The spec's variables that this engine's adapter does not map."""
+        return frozenset(v.name for v in load_spec(SPEC).variables) - self.facts[0].keys() if self.facts else frozenset()
+
+    def _numbered(self, facts: Facts, system: TransitionSystem) -> dict[str, dict[Binding, Value]]:
+        """The facts with elements as numbers: requests and prefixes in the order in which they appear."""
+        numbers = {REQUEST: self._requests, PAGE: self._pages, PREFIX: self._prefixes}
+        values: dict[str, dict[Binding, Value]] = {}
+        for name, entries in facts.items():
+            variable = system.by_name[name]
+            into = variable.type.domain.name if isinstance(variable.type, Maybe) else ""
+            keys = [numbers[key.name] for key in variable.keys]
+            found = values[name] = {}
+            if variable.initial != blank(variable):  # what the facts leave out is blank, not what the spec starts with
+                found.update({index: blank(variable) for index in product(*(table.values() for table in keys))})
+            for index, value in entries.items():
+                element = tuple(_number(table, part) for table, part in zip(keys, index, strict=True))
+                found[element] = _number(numbers[into], value) if into else value  # type: ignore[assignment]
+        return values
+
+    def trace(self, shows: str, finding: str = "") -> Trace:
+        """The run as a trace whose last state violates `shows`; or, with '', whose last call ended in `finding`."""
+        names = tuple(pool.name for pool in self.start.pools)
+        unknown = tuple(sorted(self.unknown))
+        observed = Observed(self.engine, self.version, self.adapter, names, unknown, self.verbs, tuple(self.calls), finding)
+        system = observed_system(load_spec(SPEC), observed)
+        dense = [self._numbered(facts, system) for facts in self.facts]
+        pools = self.start.pools
+        pages = {f"{PAGE}.{pool.name.upper()}": pool.pages for pool in pools} if len(pools) > 1 else {PAGE: pools[0].pages}
+        sizes = {REQUEST: max(1, len(self._requests)), PREFIX: max(1, len(self._prefixes)), **pages}
+        instance = Instance.make(system, sizes)
+        rigid = _merged([{v.name: values[v.name] for v in system.rigid_variables if not v.partition} for values in dense])
+        states = tuple(_state(instance, {**values, **rigid}) for values in dense)
+        steps = tuple(self._choice(call) for call in self.calls)
+        return Trace(instance, states, steps, shows, observed)
+
+    def _choice(self, call: Call) -> Choice:
+        takes = {verb.name: verb.request for verb in self.verbs}
+        name = str(call["verb"])
+        return Choice(name, (_number(self._requests, call["request"]),) if takes[name] else ())
+
+
+def _number(table: dict[object, int], thing: object) -> int:
+    return table.setdefault(thing, len(table))
+
+
+def _merged(values: Sequence[Mapping[str, dict[Binding, Value]]]) -> dict[str, dict[Binding, Value]]:
+    """Rigid facts of a whole run: what is ever known of a request's tokens is known of all of the run."""
+    found: dict[str, dict[Binding, Value]] = {}
+    for each in values:
+        for name, entries in each.items():
+            found.setdefault(name, {}).update(entries)
+    return found
+
+
+def blank(variable: Variable) -> Value:
+    """The value that facts need not mention: False, zero or None."""
+    match variable.type:
+        case Bool():
+            return False
+        case Counter():
+            return 0
+        case Maybe():
+            return None
+        case _:
+            raise InternalError(f"'{variable.name}' is not a variable that a snapshot can be mapped to")
+
+
+def _state(instance: Instance, values: Mapping[str, Mapping[Binding, Value]]) -> State:
+    def value(name: str, index: Binding) -> Value:
+        variable = instance.system.by_name[name]
+        if variable.partition:
+            return instance.part_of[variable.keys[0].name, cast("int", index[0])]
+        return values[name].get(index, blank(variable))
+
+    layouts = (instance.rigid_layout, instance.state_layout)
+    rigid, changing = (tuple(value(name, index) for name, index in layout.places) for layout in layouts)
+    return State(rigid, changing)
