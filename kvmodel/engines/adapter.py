@@ -35,8 +35,10 @@ Tokens = tuple[int, ...]
 
 
 class Capability(Enum):
-    """What an adapter can do beyond admit, extend, free and snapshot (or submit, step, complete and snapshot)."""
+    """What an adapter can do beyond admit, free, keys and snapshot (or submit, step, complete and snapshot): what it does not
+    say that it can do it is not asked, so it need not have the methods for it."""
 
+    EXTEND = auto()  # a request can grow by one token at a time
     SHARE = auto()  # a prefix cache: an admission can find pages that were computed before
     SALT = auto()  # the prefix cache keeps salts apart
     EXTERNAL = auto()  # some tokens of an admission are loaded from elsewhere, before the admission returns

@@ -331,7 +331,7 @@ class AllocatorMachine(_Machine):
             self.adapter.arrived(request)
         self._look(call)
 
-    @precondition(lambda self: self._settled())
+    @precondition(lambda self: self._settled() and self._can(Capability.EXTEND))
     @rule(which=strategies.integers(0, 9), token=strategies.integers(0, ALPHABET - 1))
     def extend(self, which: int, token: int) -> None:
         request = self._pick(self._settled(), which)
