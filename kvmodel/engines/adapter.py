@@ -20,6 +20,7 @@ __all__ = [
     "Admission",
     "Allocator",
     "Batch",
+    "CapableAllocator",
     "Capability",
     "Engine",
     "Pages",
@@ -70,32 +71,36 @@ class Allocator(Protocol):
         """Reserve pages for all `tokens`; None: rejected, and nothing has changed. After what the cache gives, `external` tokens
         come from elsewhere: at once, or with `remote` when `arrived` says so. The rest is computed at once."""
 
-    def extend(self, request: str, token: int) -> bool:
-        """Reserve a place for one more token, which is computed at once. False: no page is left, and nothing has changed."""
-
-    def arrived(self, request: str) -> None:
-        """The remote writes for the request have landed."""
-
     def free(self, request: str) -> None:
         """The request ends and gives back its pages."""
-
-    def detach(self, request: str) -> None:
-        """The request ends, but its pages are held back until `release`."""
-
-    def release(self, request: str) -> None:
-        """What was held back for a detached request goes back to the pool."""
-
-    def evict(self, pages: frozenset[int]) -> None:
-        """Drop the index entries of these pages."""
-
-    def reset(self) -> bool:
-        """Drop all index entries; False: refused."""
 
     def keys(self, request: str) -> tuple[tuple[str, ...], ...] | None:
         """For each cache group, the keys under which the request's full pages are indexed, in order. None: not to be had."""
 
     def snapshot(self) -> Snapshot:
         """The state of the pool."""
+
+
+class CapableAllocator(Allocator, Protocol):
+    """An allocator with everything that capabilities can ask for."""
+
+    def extend(self, request: str, token: int) -> bool:
+        """EXTEND: reserve a place for one more token, which is computed at once. False: no page is left, and nothing has changed."""
+
+    def arrived(self, request: str) -> None:
+        """REMOTE: the remote writes for the request have landed."""
+
+    def detach(self, request: str) -> None:
+        """DETACH: the request ends, but its pages are held back until `release`."""
+
+    def release(self, request: str) -> None:
+        """DETACH: what was held back for a detached request goes back to the pool."""
+
+    def evict(self, pages: frozenset[int]) -> None:
+        """EVICT: drop the index entries of these pages."""
+
+    def reset(self) -> bool:
+        """RESET: drop all index entries; False: refused."""
 
 
 class Role(Enum):

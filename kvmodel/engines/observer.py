@@ -51,10 +51,15 @@ class Watch:
         return tuple(dict.fromkeys(SOURCES[v] for v in SOURCES if v in read and SOURCES[v] != "the engine"))
 
 
+@lru_cache(maxsize=1)
+def _spec() -> TransitionSystem:
+    return load_spec(SPEC)
+
+
 @lru_cache(maxsize=32)
 def watch(unknown: frozenset[str], pages: int) -> Watch:
     """The properties of SPEC for an engine of so many pages, of which the variables in `unknown` cannot be had."""
-    system = load_spec(SPEC)
+    system = _spec()
     reading = partial(system, unknown)
     sizes = {REQUEST: MOST_REQUESTS, PAGE: pages, PREFIX: MOST_PREFIXES}
     kinds = (PropertyKind.INVARIANT, PropertyKind.RANGE)
@@ -107,7 +112,7 @@ class Observer:
     @property
     def unknown(self) -> frozenset[str]:
         """The spec's variables that this engine's adapter does not map."""
-        return frozenset(v.name for v in load_spec(SPEC).variables) - self.facts[0].keys() if self.facts else frozenset()
+        return frozenset(_spec().by_name.keys() - self.facts[0].keys()) if self.facts else frozenset()
 
     def _numbered(self, facts: Facts, system: TransitionSystem) -> dict[str, dict[Binding, Value]]:
         """The facts with elements as numbers: requests and prefixes in the order in which they appear."""
@@ -130,7 +135,7 @@ class Observer:
         names = tuple(pool.name for pool in self.start.pools)
         unknown = tuple(sorted(self.unknown))
         observed = Observed(self.engine, self.version, self.adapter, names, unknown, self.verbs, tuple(self.calls), finding)
-        system = observed_system(load_spec(SPEC), observed)
+        system = observed_system(_spec(), observed)
         dense = [self._numbered(facts, system) for facts in self.facts]
         pools = self.start.pools
         pages = {f"{PAGE}.{pool.name.upper()}": pool.pages for pool in pools} if len(pools) > 1 else {PAGE: pools[0].pages}

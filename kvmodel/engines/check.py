@@ -1,0 +1,78 @@
+"""What a search on a real engine has to say, in the words of every other check."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kvmodel.engines.machine import ENGINE_ERROR, Record
+from kvmodel.engines.observer import SPEC, Watch
+from kvmodel.language.expressions import Read, walk
+from kvmodel.language.system import PropertyKind
+from kvmodel.readings.vacuity import premise
+from kvmodel.traces.observed import Verb
+from kvmodel.verdict import Coverage, Finding, FindingKind, PropertyResult, Result, Verdict, overall
+
+__all__ = ["engine_result"]
+
+
+def engine_result(record: Record, title: str, verbs: Sequence[Verb], seconds: float = 0.0) -> Result:
+    """The result of a search. `title` names the engine, its release and the machine; `verbs` are those that it could use.
+
+    A property that was never violated `holds`, with coverage `sampled`, only where it was true whatever the unmapped variables
+    hold; otherwise it is undecided, and says what is missing. `engine_error` is a property too: the engine raised no error.
+    """
+    watch = record.watch
+    if watch is None:
+        return Result(f"{SPEC} on {title}", "engine", Verdict.UNDECIDED, Coverage(runs=0), (), seconds=seconds)
+    coverage = Coverage(runs=record.runs)
+    results = [_property(name, watch, record, coverage) for name in watch.properties]
+    results.append(_engine_error(record, coverage))
+    findings = [
+        Finding(FindingKind.ACTION_NEVER_FIRED, verb.name, "", f"{verb.name} was never called: {verb.doc}")
+        for verb in verbs
+        if not record.done.get(verb.name)
+    ]
+    findings += [finding for name in watch.properties if (finding := _vacuous(name, watch, record)) is not None]
+    found = tuple(results)
+    calls = tuple(sorted(record.done.items()))
+    statistics = (("runs", record.runs), ("calls", sum(record.done.values())))
+    return Result(f"{SPEC} on {title}", "engine", overall(found), coverage, found, tuple(findings), statistics, seconds, (), calls)
+
+
+def _property(name: str, watch: Watch, record: Record, coverage: Coverage) -> PropertyResult:
+    if name in record.found:
+        return PropertyResult(name, Verdict.VIOLATED, coverage, record.found[name])
+    missing = watch.reading.undecidable.get(name) or (_unknown(name, watch) if name in record.unsure else ())
+    if missing:
+        return PropertyResult(name, Verdict.UNDECIDED, coverage, reason=f"the adapter does not map {', '.join(missing)}")
+    if record.stopped:
+        return PropertyResult(name, Verdict.UNDECIDED, coverage, reason=f"{record.stopped} after {record.runs:,} runs")
+    rests = watch.rests_on(name)
+    return PropertyResult(name, Verdict.HOLDS, coverage, reason=f"rests on {' and '.join(rests)}" if rests else "")
+
+
+def _engine_error(record: Record, coverage: Coverage) -> PropertyResult:
+    if ENGINE_ERROR in record.found:
+        trace = record.found[ENGINE_ERROR]
+        return PropertyResult(ENGINE_ERROR, Verdict.VIOLATED, coverage, trace, trace.observed.finding if trace.observed else "")
+    if record.stopped:
+        return PropertyResult(ENGINE_ERROR, Verdict.UNDECIDED, coverage, reason=record.stopped)
+    return PropertyResult(ENGINE_ERROR, Verdict.HOLDS, coverage)
+
+
+def _unknown(name: str, watch: Watch) -> tuple[str, ...]:
+    read = {node.variable for node in walk(watch.system.property(name).condition) if isinstance(node, Read)}
+    return tuple(sorted(read & watch.reading.unknown))
+
+
+def _vacuous(name: str, watch: Watch, record: Record) -> Finding | None:
+    """A finding where the left side of an invariant reads only what was never true in any run."""
+    candidate = watch.system.property(name)
+    left = premise(candidate.condition) if candidate.kind is PropertyKind.INVARIANT else None
+    if left is None:
+        return None
+    read = {node.variable for node in walk(left) if isinstance(node, Read)}
+    if not read or read & (record.seen | watch.reading.unknown):
+        return None
+    what = f"{', '.join(sorted(read))} was never true in any run, so {name} says nothing"
+    return Finding(FindingKind.PREMISE_NEVER_TRUE, name, str(candidate.at), what)
