@@ -62,12 +62,13 @@ class FetchError(KvmodelError, RuntimeError):
 class EngineDriftError(KvmodelError, RuntimeError):
     """A release of an engine is not as kvmodel knows it: `symbol` is missing or means something else. Never a finding.
 
-    `known` is the range of releases that kvmodel knows, as in ``0.11.2 to 0.33.0``.
+    `known` is the range of releases that kvmodel knows, as in ``0.11.2 to 0.33.0``. Where there is no symbol to name, `engine` is
+    the whole message.
     """
 
-    def __init__(self, engine: str, release: str, symbol: str, known: str, reason: str = "") -> None:
+    def __init__(self, engine: str, release: str = "", symbol: str = "", known: str = "", reason: str = "") -> None:
         detail = f" ({printable(reason, 300)})" if reason else ""
-        super().__init__(f"{engine} {release} has no {symbol}{detail}: kvmodel knows {known}")
+        super().__init__(f"{engine} {release} has no {symbol}{detail}: kvmodel knows {known}" if symbol else engine)
         self.engine, self.release, self.symbol = engine, release, symbol
 
 
