@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kvmodel.engines.machine import ENGINE_ERROR, Record
+from kvmodel.engines.driver import ENGINE_ERROR, Record
 from kvmodel.engines.observer import SPEC, Watch
 from kvmodel.language.expressions import Read, walk
 from kvmodel.language.system import PropertyKind
@@ -35,7 +35,7 @@ def engine_result(record: Record, title: str, verbs: Sequence[Verb], seconds: fl
     findings += [finding for name in watch.properties if (finding := _vacuous(name, watch, record)) is not None]
     found = tuple(results)
     calls = tuple(sorted(record.done.items()))
-    statistics = (("runs", record.runs), ("calls", sum(record.done.values())))
+    statistics = (("runs", record.runs), ("calls", record.calls))
     return Result(f"{SPEC} on {title}", "engine", overall(found), coverage, found, tuple(findings), statistics, seconds, (), calls)
 
 

@@ -14,7 +14,7 @@ from kvmodel.engines.snapshot import Snapshot
 from kvmodel.errors import InternalError
 from kvmodel.language.instance import Binding, Instance, State
 from kvmodel.language.load import load_spec
-from kvmodel.language.system import PropertyKind, TransitionSystem, Variable
+from kvmodel.language.system import ANYTHING, PropertyKind, TransitionSystem, Variable
 from kvmodel.language.types import Bool, Counter, Maybe, Value
 from kvmodel.readings.compiled import CompiledSystem
 from kvmodel.readings.observed import PAGE, REQUEST, observed_system
@@ -123,7 +123,7 @@ class Observer:
             into = variable.type.domain.name if isinstance(variable.type, Maybe) else ""
             keys = [numbers[key.name] for key in variable.keys]
             found = values[name] = {}
-            if variable.initial != blank(variable):  # what the facts leave out is blank, not what the spec starts with
+            if variable.initial not in (blank(variable), ANYTHING):  # what the facts leave out is blank, not what the spec starts with
                 found.update({index: blank(variable) for index in product(*(table.values() for table in keys))})
             for index, value in entries.items():
                 element = tuple(_number(table, part) for table, part in zip(keys, index, strict=True))
@@ -145,6 +145,12 @@ class Observer:
         states = tuple(_state(instance, {**values, **rigid}) for values in dense)
         steps = tuple(self._choice(call) for call in self.calls)
         return Trace(instance, states, steps, shows, observed)
+
+    def ended(self, call: Call, finding: str) -> Trace:
+        """The run as a trace whose last call did not return: the engine raised an error, and nothing was seen after it."""
+        self.calls.append(call)
+        self.facts.append(self.facts[-1])
+        return self.trace("", finding)
 
     def _choice(self, call: Call) -> Choice:
         takes = {verb.name: verb.request for verb in self.verbs}

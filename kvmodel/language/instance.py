@@ -181,6 +181,16 @@ class Instance:
             first.setdefault((sort, member), element)
         return first
 
+    @cached_property
+    def _letters(self) -> Mapping[str, str]:
+        """For each sort the beginning of its name, in lower case, that no sort before it has: ``p`` for Page, ``pr`` for Prefix."""
+        taken: dict[str, str] = {}
+        for name, _ in self.sizes:
+            lower = name.lower()
+            short = next((lower[:n] for n in range(1, len(lower)) if lower[:n] not in taken.values()), lower)
+            taken[name] = short
+        return taken
+
     def elements(self, domain: Domain) -> tuple[Value, ...]:
         """The elements of a sort or the members of an enumeration."""
         return self.domains[domain.name]
@@ -207,7 +217,7 @@ class Instance:
         """How people see a value of `domain`: ``r0``, ``decode.p1``, ``RUNNING``."""
         if isinstance(domain, Enumeration) or not isinstance(value, int):
             return str(value)
-        letter = domain.name[0].lower()
+        letter = self._letters[domain.name]
         member = self.part_of.get((domain.name, value))
         if member is None:
             return f"{letter}{value}"

@@ -1,0 +1,112 @@
+"""Playing the calls of an observed run again, on a new engine: all of them, to see the violation once more, or fewer and
+fewer of them, to find a short run that still shows it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
+
+from kvmodel.engines.driver import EngineViolation, Make, Record, driver_for
+from kvmodel.traces.observed import Call
+from kvmodel.traces.trace import Trace
+
+__all__ = ["play", "shortened"]
+
+PATIENCE = 60.0  # seconds for making one run shorter
+
+
+def play(make: Make, name: str, calls: Sequence[Call], record: Record | None = None, *, drain: bool = True) -> None:
+    """Make `calls` on a new engine, then (with `drain`) let everything end. A call that makes no sense where it comes is left out.
+
+    Raises EngineViolation for the first violation.
+    """
+    driver = driver_for(make(), name, record)
+    for call in calls:
+        driver.do(call)
+    if drain:
+        driver.drain()
+
+
+def shortened(make: Make, name: str, violated: str, trace: Trace, deadline: float | None = None) -> Trace:
+    """A run that violates the same property as `trace` and from which no request, no call and no token can be left out; the
+    best so far when time runs out. A trace that does not show its violation again is given back as it is."""
+    limit = time.monotonic() + PATIENCE if deadline is None else min(deadline, time.monotonic() + PATIENCE)
+
+    def attempt(calls: Sequence[Call]) -> Trace | None:
+        record = Record()
+        try:
+            play(make, name, calls, record)
+        except EngineViolation:
+            return record.found.get(violated)
+        return None
+
+    assert trace.observed is not None
+    best = attempt(trace.observed.calls)
+    if best is None:
+        return trace
+    improved = True
+    while improved:
+        improved = False
+        for smaller in (_without_requests, _without_calls, _simpler):
+            while time.monotonic() < limit:
+                found = _first(smaller(_calls(best)), attempt, best)
+                if found is None:
+                    break
+                best, improved = found, True
+    return attempt(_renamed(_calls(best))) or best
+
+
+def _calls(trace: Trace) -> tuple[Call, ...]:
+    assert trace.observed is not None
+    return trace.observed.calls
+
+
+def _first(candidates: Iterator[Sequence[Call]], attempt: Callable[[Sequence[Call]], Trace | None], best: Trace) -> Trace | None:
+    """The run of the first candidate that is simpler than `best`: of fewer calls, or as many with fewer tokens."""
+    for calls in candidates:
+        found = attempt(calls)
+        if found is not None and _size(_calls(found)) < _size(_calls(best)):
+            return found
+    return None
+
+
+def _size(calls: Sequence[Call]) -> tuple[int, int, int]:
+    tokens = [token for call in calls for token in _list(call, "tokens")]
+    extra = sum(1 for call in calls for name in ("salt", "external", "remote") if call.get(name))
+    return len(calls), len(tokens) + sum(cast("int", call.get("new", 0)) for call in calls), sum(tokens) + extra
+
+
+def _list(call: Call, name: str) -> Sequence[int]:
+    return cast("Sequence[int]", call.get(name, ()))
+
+
+def _without_requests(calls: Sequence[Call]) -> Iterator[Sequence[Call]]:
+    for request in dict.fromkeys(call["request"] for call in calls if "request" in call):
+        yield [call for call in calls if call.get("request") != request]
+
+
+def _without_calls(calls: Sequence[Call]) -> Iterator[Sequence[Call]]:
+    size = len(calls) // 2
+    while size:
+        for start in range(len(calls) - size, -1, -size):
+            yield [*calls[:start], *calls[start + size :]]
+        size //= 2
+
+
+def _simpler(calls: Sequence[Call]) -> Iterator[Sequence[Call]]:
+    """One call with fewer tokens, plainer ones, or without an option."""
+    for number, call in enumerate(calls):
+        tokens = _list(call, "tokens")
+        changes: list[dict[str, object]] = [{"tokens": tokens[:-shorter]} for shorter in (len(tokens) // 2, 1) if 0 < shorter < len(tokens)]
+        changes += [{"tokens": (*tokens[:i], 0, *tokens[i + 1 :])} for i, token in enumerate(tokens) if token]
+        changes += [{name: plain} for name, plain in (("salt", None), ("external", 0), ("remote", False)) if call.get(name)]
+        changes += [{"new": cast("int", call["new"]) - 1} for _ in range(1) if cast("int", call.get("new", 0)) > 1]
+        for change in changes:
+            yield [*calls[:number], {**call, **change}, *calls[number + 1 :]]
+
+
+def _renamed(calls: Sequence[Call]) -> Sequence[Call]:
+    """The requests that are left, as r0, r1, ... in their order."""
+    names = {name: f"r{number}" for number, name in enumerate(dict.fromkeys(call["request"] for call in calls if "request" in call))}
+    return [{**call, "request": names[call["request"]]} if "request" in call else call for call in calls]
