@@ -424,6 +424,93 @@ class CachedPages(OnePool):
         """Two requests can read one page."""
         return r != q and s.reading[r, p] and s.reading[q, p]
 
+    # -- what helps a proof at any size
+
+    @define
+    def sound(s) -> bool:
+        """Every defence is there, and no deadline passes."""
+        return (
+            s.quarantine
+            and not s.quarantine_gives_up
+            and s.evicts_on_reuse
+            and s.keys_carry_salt
+            and s.indexes_after_arrival
+            and s.counts_references
+            and s.hits_leave_free_list
+            and s.takes_hits_first
+            and s.frees_once
+            and s.defers_free
+        )
+
+    @override
+    @lemma
+    def in_flight(s, r: Request, p: Page) -> bool:
+        """With pages held back, whoever has something in flight has the page, and what is being read was written."""
+        return implies(
+            s.quarantine and not s.quarantine_gives_up,
+            implies(s.writing[r, p] or s.reading[r, p], s.keeps(r, p)) and implies(s.reading[r, p], s.written[r, p]),
+        ) and implies(s.defers_free and not s.quarantine_gives_up and s.pending[r, p], s.keeps(r, p))
+
+    @override
+    @lemma
+    def written_is_held(s, r: Request, p: Page) -> bool:
+        """What was written for a request since it got a page is forgotten when its reference goes."""
+        return implies(s.written[r, p], s.keeps(r, p))
+
+    @override
+    @lemma
+    def written_is_own(s, r: Request, p: Page) -> bool:
+        """Nobody overwrites what was written for a request that has the page."""
+        return implies(s.sound() and s.written[r, p], s.has_own(r, p))
+
+    @lemma
+    def forgotten(s, r: Request, p: Page) -> bool:
+        """Pages are held for requests that the engine knows, and held back for those that have ended."""
+        return implies(s.holds[r, p], s.known[r]) and implies(s.detached[r, p], not s.known[r])
+
+    @lemma
+    def set_aside_before_service(s, p: Page, q: Page) -> bool:
+        """Nothing is indexed until the null page is set aside."""
+        return implies(s.null[p] and s.free[p], s.key[q] is None)
+
+    @lemma
+    def at_one_place(s, r: Request, p: Page) -> bool:
+        """No page stands twice in the tables of a request."""
+        return implies(s.sound(), not s.twice[r, p])
+
+    @lemma
+    def one_write(s, r: Request, p: Page) -> bool:
+        """A page is written for a request once: from afar or by a computation."""
+        return implies(
+            s.sound() and (s.writing[r, p] or s.pending[r, p]), not s.written[r, p] and not (s.writing[r, p] and s.pending[r, p])
+        )
+
+    @lemma
+    def indexed_is_settled(s, r: Request, p: Page) -> bool:
+        """No write to an indexed page is in flight, and whoever has it has its data."""
+        return implies(
+            s.sound() and s.key[p] is not None,
+            not s.writing[r, p] and not s.pending[r, p] and implies(s.keeps(r, p), s.written[r, p]),
+        )
+
+    @lemma
+    def writes_alone(s, r: Request, q: Request, p: Page) -> bool:
+        """A page that is being written has one request."""
+        return implies(s.sound() and (s.writing[r, p] or s.pending[r, p]) and s.keeps(q, p), r == q)
+
+    @lemma
+    def shared_is_written(s, r: Request, q: Request, p: Page) -> bool:
+        """A page with two requests has KV of a prefix that both begin with."""
+        return implies(
+            s.sound() and r != q and s.keeps(r, p) and s.keeps(q, p),
+            s.written[r, p] and any(s.data[p] == k and s.begins_with[r, k] and s.begins_with[q, k] for k in Prefix),
+        )
+
+    @lemma
+    def data_is_of_its_writer(s, r: Request, p: Page, k: Prefix) -> bool:
+        """The KV in a page is of a prefix of the request that wrote it."""
+        return implies(s.sound() and s.content[p] == r and s.data[p] == k, s.begins_with[r, k])
+
 
 class Uncounted(CachedPages, variant="uncounted"):
     """The same pool, with nothing promised of reference counts: an exact count has no meaning for a proof at any size, and
