@@ -521,3 +521,79 @@ class Uncounted(CachedPages, variant="uncounted"):
     def no_double_free(s, p: Page) -> bool:
         """A page stands in the free list at most once."""
         return s.entries[p] <= 1
+
+
+class KeySurvivesReuse(CachedPages, variant="key-survives-reuse"):
+    """A cached page is handed out with its key still in the index: who begins with the old prefix finds the new owner's page."""
+
+    sizes = {"Request": 3, "Page": 1, "Prefix": 1}
+    evicts_on_reuse = False
+
+
+class KeyWithoutSalt(CachedPages, variant="key-without-salt"):
+    """Keys are made of tokens alone: a request of another tenant with the same tokens finds the page. Reading it tells the
+    tenant, by how fast the answer comes, what others have asked."""
+
+    sizes = {"Request": 3, "Page": 1, "Prefix": 1}
+    keys_carry_salt = False
+
+
+class IndexedBeforeArrival(CachedPages, variant="indexed-before-arrival"):
+    """A page is indexed when it is reserved, before its data is there: who finds it reads what was in it before."""
+
+    sizes = {"Request": 3, "Page": 1, "Prefix": 1}
+    indexes_after_arrival = False
+
+
+class FreeIgnoresCount(CachedPages, variant="free-ignores-count"):
+    """The first request that ends frees a shared page, and the others go on with it."""
+
+    sizes = {"Request": 3, "Page": 1, "Prefix": 1}
+    counts_references = False
+
+
+class HitStaysFree(CachedPages, variant="hit-stays-free"):
+    """A cached page that is shared stays in the free list, from where somebody else gets it."""
+
+    sizes = {"Request": 3, "Page": 1, "Prefix": 1}
+    hits_leave_free_list = False
+
+
+class DoubleFree(CachedPages, variant="double-free"):
+    """The pages of a request are given back twice, as by its last step and by an abort that crosses it. Nobody looks at the
+    count on the way to the free list."""
+
+    sizes = {"Request": 3, "Page": 1, "Prefix": 1}
+    frees_once = False
+
+
+class HitAndNew(CachedPages, variant="hit-and-new"):
+    """vLLM 0.20.2 with full and sliding-window attention, a local hit and external tokens: one page is a hit of one cache
+    group and a new page of another. Fixed by vllm-project/vllm PR 44409 (0.33.0 has the fix)."""
+
+    sizes = {"Request": 3, "Page": 1, "Prefix": 1}
+    takes_hits_first = False
+
+
+class FreedWhileQueued(CachedPages, variant="freed-while-queued"):
+    """vLLM 0.20.2 with two batches in flight: a page goes back while a compute write to it is queued, and a remote write for its
+    next owner races with that. Fixed by deferring the free (0.33.0 has the fix)."""
+
+    sizes = {"Request": 3, "Page": 1, "Prefix": 1}
+    defers_free = False
+
+
+class AbortFreesTarget(CachedPages, variant="abort-frees-target"):
+    """vLLM 0.11.2: a request that is aborted while its KV is loaded from afar gives back the pages that are being written.
+    Fixed by vllm-project/vllm PR 32255 (0.20.2 has the fix)."""
+
+    sizes = {"Request": 3, "Page": 1, "Prefix": 1}
+    quarantine = False
+
+
+class LeaseExpires(CachedPages, variant="lease-expires"):
+    """The lease of pages that a remote engine reads (NIXL, from prefill to decode) runs out while the read is outstanding: the
+    pages are freed, and the late read is logged and returns another request's KV. A hazard of the protocol, by design."""
+
+    sizes = {"Request": 3, "Page": 1, "Prefix": 1}
+    quarantine_gives_up = True
