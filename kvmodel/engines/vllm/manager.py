@@ -83,7 +83,7 @@ class ManagerAdapter:
 
     def keys(self, request: str) -> tuple[tuple[str, ...], ...] | None:
         made = self._requests.get(request)
-        return None if made is None else self._release.keys(made, self.groups)
+        return None if made is None else self._release.keys(made, self.page_size, self.groups)
 
     def snapshot(self) -> Snapshot:
         detached = {name: tuple(block.block_id for block in blocks) for name, blocks in self._detached.items()}

@@ -289,10 +289,10 @@ class Release:
             found = manager.allocate_slots(request, new + external, hit_tokens, hit, delay_cache_blocks=wait)
         return found is not None
 
-    def keys(self, request: Any, groups: int) -> tuple[tuple[str, ...], ...]:
-        """For each cache group the keys of a request's full pages."""
-        make = self.hashing.make_block_hash_with_group_id
-        return tuple(tuple(make(block, group).hex() for block in request.block_hashes) for group in range(groups))
+    def keys(self, request: Any, page_size: int, groups: int) -> tuple[tuple[str, ...], ...]:
+        """For each cache group the keys of a request's full pages, as far as these are prompt or were computed."""
+        make, full = self.hashing.make_block_hash_with_group_id, max(request.num_prompt_tokens, request.num_computed_tokens) // page_size
+        return tuple(tuple(make(block, group).hex() for block in request.block_hashes[:full]) for group in range(groups))
 
     # --- asking the scheduler
 
@@ -315,7 +315,7 @@ class Release:
 
     # --- looking
 
-    def pool_snapshot(self, manager: Any, detached: Mapping[str, tuple[int, ...]], index: bool = True) -> PoolSnapshot:
+    def pool_snapshot(self, manager: Any, detached: Mapping[str, tuple[int, ...]]) -> PoolSnapshot:
         """The pool of a manager. `detached` as the adapter knows it."""
         pool = self.attribute(manager, "block_pool")
         blocks, queue = self.attribute(pool, "blocks"), self.attribute(pool, "free_block_queue")
@@ -335,7 +335,7 @@ class Release:
             null=frozenset((null,)),
             detached=detached,
             references={block.block_id: block.ref_cnt for block in blocks if block.block_id != null},
-            index=self._index(pool) if index else None,
+            index=self._index(pool),
         )
 
     def _index(self, pool: Any) -> dict[str, frozenset[int]]:

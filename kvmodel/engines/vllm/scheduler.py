@@ -154,7 +154,7 @@ class SchedulerAdapter:
     def keys(self, request: str) -> tuple[tuple[str, ...], ...] | None:
         """The keys under which the request's full pages are indexed."""
         made = self._requests.get(request)
-        return None if made is None else self._release.keys(made, self.groups)
+        return None if made is None else self._release.keys(made, self.page_size, self.groups)
 
     def snapshot(self) -> Snapshot:
         held = [blocks for _, blocks in getattr(self._scheduler, "deferred_frees", ())]
@@ -162,4 +162,4 @@ class SchedulerAdapter:
         detached: dict[str, tuple[int, ...]] = {}
         for name, blocks in self._deferred:
             detached[name] = detached.get(name, ()) + tuple(block.block_id for block in blocks)
-        return Snapshot((self._release.pool_snapshot(self._manager, detached, index=False),), frozenset(self._scheduler.requests))
+        return Snapshot((self._release.pool_snapshot(self._manager, detached),), frozenset(self._scheduler.requests))
