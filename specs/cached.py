@@ -344,7 +344,7 @@ class CachedPages(OnePool):
 
     @override
     @action
-    def drain(s, r: Request, p: Page) -> None:
+    def drain(s, r: Request, p: Page) -> None:  # type: ignore[override]  # the reference of one request
         """The last operation of the request on a page that was held back has ended, so its reference goes."""
         require(s.detached[r, p], "held back")
         require(not s.in_flight_for(r, p), "drained")
@@ -352,7 +352,7 @@ class CachedPages(OnePool):
 
     @override
     @action
-    def give_up(s, r: Request, p: Page) -> None:
+    def give_up(s, r: Request, p: Page) -> None:  # type: ignore[override]  # the reference of one request
         """The deadline of a page that was held back (a lease) passes: its reference goes whatever is in flight."""
         require(s.quarantine_gives_up and s.detached[r, p] and s.in_flight_for(r, p), "deadline passed")
         s.let_go(r, p)

@@ -15,7 +15,7 @@ from kvmodel.verdict import PropertyResult, Verdict
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "variants.md"
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
-SPECS = tuple(listing.name for listing in shipped() if listing.name.startswith(("handoff", "pages", "tenants")))
+SPECS = tuple(listing.name for listing in shipped() if listing.name.startswith(("cached", "handoff", "pages", "tenants")))
 COLUMNS = (
     "isolated_read",
     "fresh_read",
@@ -23,6 +23,8 @@ COLUMNS = (
     "exclusive_owner",
     "no_use_after_free",
     "pages_conserved",
+    "no_double_free",
+    "index_matches_content",
     "honest_status",
     "no_internal_error",
     "ends_with_the_answer",
