@@ -16,10 +16,10 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
 
 from kvmodel.engines.standins import Plan, StandIns
-from kvmodel.engines.wheels import Wheel
+from kvmodel.engines.wheels import Progress, Wheel, fetch
 from kvmodel.errors import EngineDriftError, UsageError
 
-__all__ = ["KNOWN", "PLAN", "RELEASES", "Release", "StandIn", "boot"]
+__all__ = ["KNOWN", "PLAN", "RELEASES", "Release", "StandIn", "boot", "release_for"]
 
 RELEASES = ("0.5.11", "0.5.16", "0.5.17", "0.5.18", "0.5.19", "0.5.20", "0.5.21", "0.5.22", "0.5.23")
 KNOWN = f"{RELEASES[0]} and {RELEASES[1]} to {RELEASES[-1]}"
@@ -160,6 +160,11 @@ class Release:
             raise self.drift(f"{what} without {problem.name}") from problem
 
 
+def release_for(release: str | Release, progress: Progress | None = None) -> Release:
+    """The release of that version, fetched where it is not in the cache, and booted. Raises as `fetch` and `boot`."""
+    return release if isinstance(release, Release) else BOOTED.get(release) or boot(fetch(f"sglang=={release}", progress=progress))
+
+
 BOOTED: dict[str, Release] = {}
 
 
@@ -176,7 +181,7 @@ def boot(wheel: Wheel) -> Release:
     warnings.filterwarnings("ignore")
     os.environ.setdefault("SGLANG_LOGGING_CONFIG_PATH", "")
     standins = StandIns(PLAN, wheel.root, "sglang", wheel.version, KNOWN).install()
-    sys.path.insert(0, str(wheel.root))
+    sys.path.insert(0, str(as_installed(wheel.root)))
     release = Release(wheel.version, wheel.root, standins)
     logging.disable(logging.CRITICAL)
     try:
@@ -190,8 +195,26 @@ def boot(wheel: Wheel) -> Release:
     finally:
         logging.disable(logging.NOTSET)
     logging.getLogger("sglang").setLevel(logging.CRITICAL + 1)
+    standins.seal()
     BOOTED[wheel.version] = release
     return release
+
+
+def as_installed(root: Path) -> Path:
+    """The folder by a name with which tools take what is in it for installed packages.
+
+    Hypothesis reads the source of every other module for constants to try: a minute for SGLang, and its numbers in our draws.
+    """
+    other = root.parent / "site-packages"
+    if root.name == other.name:
+        return root
+    try:
+        other.symlink_to(root.name, target_is_directory=True)
+    except FileExistsError:
+        pass
+    except OSError:  # a cache that cannot be written, or a system without links
+        return root
+    return other
 
 
 @contextmanager
