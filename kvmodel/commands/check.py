@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kvmodel.language.instance import Instance
     from kvmodel.verdict import Result
 
-__all__ = ["check", "explore"]
+__all__ = ["check", "explore", "save_trace_of"]
 
 FORMATS = ("markdown", "junit", "sarif")  # those of `kvmodel.views.formats`, which is not imported for `--help`
 
@@ -98,7 +98,7 @@ def check(
         from kvmodel.views.formats import result_as
 
         common.emit(result_as(form, result, instance, command))
-    if target is not None and not _save(result, target):
+    if target is not None and not save_trace_of(result, target):
         return common.USAGE
     return common.exit_code(result.verdict, expected, strict and bool(result.findings))
 
@@ -150,7 +150,7 @@ def _command(verb: str, result: Result, properties: tuple[str, ...], options: Ma
     return command_line(verb, result.spec, properties, options=options, coverage=result.coverage)
 
 
-def _save(result: Result, target: str) -> bool:
+def save_trace_of(result: Result, target: str) -> bool:
     """Save the trace that is shown; False, with a note, when that cannot be done."""
     from kvmodel.api import save_trace
     from kvmodel.errors import TraceFileError

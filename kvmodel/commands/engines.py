@@ -1,4 +1,4 @@
-"""``kvmodel engines fetch`` and ``list``."""
+"""``kvmodel engines``: ``fetch`` and ``list``, and what `engine_check` adds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kvmodel.commands import common
+from kvmodel.commands.engine_check import check_command, machines_command
 
 if TYPE_CHECKING:
     from kvmodel.engines.wheels import Wheel
@@ -18,10 +19,12 @@ __all__ = ["engines", "wheel_object"]
     epilog="""\b
 Examples:
   kvmodel engines fetch vllm==0.33.0    a release whose own code the tests drive
-  kvmodel engines list                  what is in the cache"""
+  kvmodel engines list                  what is in the cache
+  kvmodel engines machines              what can be driven
+  kvmodel engines check vllm==0.33.0 manager"""
 )
 def engines() -> None:
-    """Fetch releases of vLLM and SGLang, whose own code is driven."""
+    """Fetch releases of vLLM and SGLang, and hold their own code to a spec."""
 
 
 @engines.command("fetch")
@@ -61,6 +64,10 @@ def list_command(as_json: bool) -> int:
     else:
         common.emit(f"no releases in {cache_folder()}; kvmodel engines fetch vllm==0.33.0 gets one\n")
     return common.ALL_HOLD
+
+
+engines.add_command(check_command)
+engines.add_command(machines_command)
 
 
 def wheel_object(wheel: Wheel) -> dict[str, object]:

@@ -59,13 +59,27 @@ class Admission:
 
 
 class Allocator(Protocol):
-    """The bookkeeping of one pool. `page_size` in tokens; `groups` is the number of cache groups, each with a page table."""
+    """The bookkeeping of one pool."""
 
-    engine: str
-    version: str
-    page_size: int
-    groups: int
-    capabilities: frozenset[Capability]
+    @property
+    def engine(self) -> str:
+        """The engine's name, as in ``NAME==VERSION``."""
+
+    @property
+    def version(self) -> str:
+        """Its release."""
+
+    @property
+    def page_size(self) -> int:
+        """Tokens of a page."""
+
+    @property
+    def groups(self) -> int:
+        """Cache groups, each with a page table of its own."""
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What it can do."""
 
     def admit(self, request: str, tokens: Tokens, salt: str | None, external: int, remote: bool) -> Admission | None:
         """Reserve pages for all `tokens`; None: rejected, and nothing has changed. After what the cache gives, `external` tokens
@@ -183,17 +197,39 @@ class Transfer:
 
 
 class Engine(Protocol):
-    """Queues and pools. `roles` are those that requests may have, `depth` is how many batches may be under way,
-    `lengths` are prompt lengths at which an admission check changes its mind."""
+    """Queues and pools."""
 
-    engine: str
-    version: str
-    page_size: int
-    groups: int
-    capabilities: frozenset[Capability]
-    roles: tuple[Role, ...]
-    depth: int
-    lengths: tuple[int, ...]
+    @property
+    def engine(self) -> str:
+        """The engine's name, as in ``NAME==VERSION``."""
+
+    @property
+    def version(self) -> str:
+        """Its release."""
+
+    @property
+    def page_size(self) -> int:
+        """Tokens of a page."""
+
+    @property
+    def groups(self) -> int:
+        """Cache groups, each with a page table of its own."""
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What it can do."""
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """The roles that requests may have."""
+
+    @property
+    def depth(self) -> int:
+        """How many batches may be under way."""
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Lengths of a prompt, in tokens, about which an admission check changes its mind; () : none that matters."""
 
     def submit(self, submission: Submission) -> None:
         """A client sends a request. The engine may refuse it."""
@@ -218,6 +254,9 @@ class Engine(Protocol):
 
     def live(self) -> frozenset[str]:
         """Requests that a client still waits for."""
+
+    def keys(self, request: str) -> tuple[tuple[str, ...], ...] | None:
+        """As of `Allocator`."""
 
     def snapshot(self) -> Snapshot:
         """The state of all pools."""

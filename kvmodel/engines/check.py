@@ -6,13 +6,23 @@ from collections.abc import Sequence
 
 from kvmodel.engines.driver import ENGINE_ERROR, Record
 from kvmodel.engines.observer import SPEC, Watch
+from kvmodel.errors import UsageError
 from kvmodel.language.expressions import Read, walk
+from kvmodel.language.load import load_spec
 from kvmodel.language.system import PropertyKind
 from kvmodel.readings.vacuity import premise
 from kvmodel.traces.observed import Verb
 from kvmodel.verdict import Coverage, Finding, FindingKind, PropertyResult, Result, Verdict, overall
 
-__all__ = ["engine_result"]
+__all__ = ["engine_result", "require_known"]
+
+
+def require_known(properties: Sequence[str]) -> None:
+    """Raise UsageError, with the nearest known name, for what is not a property of a run of an engine."""
+    system = load_spec(SPEC)
+    for name in properties:
+        if name != ENGINE_ERROR and system.property(name).kind not in (PropertyKind.INVARIANT, PropertyKind.RANGE):
+            raise UsageError(f"{name} is not a property of states, and an engine is judged by its states")
 
 
 def engine_result(record: Record, title: str, verbs: Sequence[Verb], seconds: float = 0.0) -> Result:
@@ -46,7 +56,7 @@ def _property(name: str, watch: Watch, record: Record, coverage: Coverage) -> Pr
     if missing:
         return PropertyResult(name, Verdict.UNDECIDED, coverage, reason=f"the adapter does not map {', '.join(missing)}")
     if record.stopped:
-        return PropertyResult(name, Verdict.UNDECIDED, coverage, reason=f"{record.stopped} after {record.runs:,} runs")
+        return PropertyResult(name, Verdict.UNDECIDED, coverage, reason=record.stopped)
     rests = watch.rests_on(name)
     return PropertyResult(name, Verdict.HOLDS, coverage, reason=f"rests on {' and '.join(rests)}" if rests else "")
 

@@ -77,7 +77,7 @@ class Record:
     """What is kept of many runs: for each violation its shortest run, how often each verb was called, and what was ever seen.
 
     `unsure` are properties that could not be told in some state, `stopped` says why a search ended early; with `halts` the first
-    violation ends it.
+    violation of one of `fatal` (empty: of any property) ends it.
     """
 
     found: dict[str, Trace] = field(default_factory=dict)
@@ -88,6 +88,7 @@ class Record:
     runs: int = 0
     stopped: str = ""
     halts: bool = False
+    fatal: frozenset[str] = frozenset()
 
     @property
     def calls(self) -> int:
@@ -122,6 +123,8 @@ class Driver:
         self.ahead = Shadow(adapter.page_size, prefixes, null)
         self.requests = Requests()
         self.observer = Observer(adapter.engine, adapter.version, name, self.verbs, start)
+        if record is not None:
+            self.observer.unsure = record.unsure
         self._look(None)
 
     def can(self, capability: Capability) -> bool:
@@ -160,14 +163,15 @@ class Driver:
         if record is not None:
             record.watch = self.observer.watch
             record.seen |= self.observer.seen
-            record.unsure |= self.observer.unsure
             if call is not None:
                 verb = str(call["verb"])
                 record.done[verb] = record.done.get(verb, 0) + 1
             for name in violated:
                 record.add(name, self.observer.trace(name))
-        if violated:
-            self._fail(violated[0], self.observer.trace(violated[0]), f"{violated[0]} is violated")
+        fatal = record.fatal if record is not None else frozenset()
+        for name in violated:
+            if not fatal or name in fatal:
+                self._fail(name, self.observer.trace(name), f"{name} is violated")
 
     @contextmanager
     def _asking(self, call: Call) -> Iterator[None]:
@@ -451,7 +455,15 @@ class EngineDriver(Driver):
                     self.requests.tokens[work.request] = work.tokens
                 self.ahead.compute(work.request, work.tokens, work.salt, work.first, work.first + work.count, work.table)
         self._begun()
+        self._learn_keys(call)
         self._look({**call, "batch": shown})
+
+    def _learn_keys(self, call: Call) -> None:
+        for request in self.submitted:
+            with self._asking(call):
+                keys = self.adapter.keys(request)
+            if keys is not None:
+                self.requests.learn_keys(request, keys, self.memory)
 
     def run(self, token: int) -> None:
         """The oldest batch runs, samples `token` wherever it samples, and is taken in."""
@@ -471,6 +483,7 @@ class EngineDriver(Driver):
         with self._asking(call):
             self.adapter.complete(batch, {work.request: token for work in batch.work})
         self._begun()
+        self._learn_keys(call)
         self._look(call)
 
     def land(self, id: str) -> None:

@@ -28,7 +28,7 @@ SPEC = "cached"
 """The spec to whose states snapshots are mapped."""
 
 PREFIX = "Prefix"
-MOST_REQUESTS, MOST_PREFIXES = 1_000, 100_000  # of one run
+MOST_REQUESTS, MOST_PREFIXES = 1_000, 10_000  # of one run
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Watch:
     reading: Partial
     possible: CompiledSystem
     sure: CompiledSystem
+    """Of the properties that depend on something unknown; the others are as certain as they are possible."""
 
     @property
     def properties(self) -> tuple[str, ...]:
@@ -64,13 +65,14 @@ def watch(unknown: frozenset[str], pages: int) -> Watch:
     sizes = {REQUEST: MOST_REQUESTS, PAGE: pages, PREFIX: MOST_PREFIXES}
     kinds = (PropertyKind.INVARIANT, PropertyKind.RANGE)
     names = [p.name for p in system.properties if p.kind in kinds and not (p.kind is PropertyKind.RANGE and p.subject in unknown)]
-    possible, sure = (CompiledSystem(each, sizes, names, searches=False) for each in reading.systems)
-    return Watch(system, reading, possible, sure)
+    possible = CompiledSystem(reading.systems.possible, sizes, names, searches=False)
+    open_ones = [name for name in names if name not in reading.undecidable and reading.surely(name) != reading.possibly(name)]
+    return Watch(system, reading, possible, CompiledSystem(reading.systems.sure, sizes, open_ones, searches=False))
 
 
 @dataclass
 class Observer:
-    """The states of one run, and what they violate."""
+    """The states of one run, and what they violate. `unsure` may be shared by runs: what could not be told once is not asked again."""
 
     engine: str
     version: str
@@ -99,7 +101,7 @@ class Observer:
         watched = self.watch
         values = self._numbered(facts, watched.system)
         violated = {violation.property for violation in watched.possible.violations(watched.possible.at(values))}
-        if watched.reading.unknown:
+        if not self.unsure.issuperset(p.name for p in watched.sure.watched):
             sure = watched.sure.violations(watched.sure.at(values))
             self.unsure.update({violation.property for violation in sure} - violated)
         return tuple(name for name in watched.properties if name in violated)

@@ -13,7 +13,7 @@ from kvmodel.traces.trace import Trace
 
 __all__ = ["play", "shortened"]
 
-PATIENCE = 60.0  # seconds for making one run shorter
+PATIENCE = 30.0  # seconds for making one run shorter
 
 
 def play(make: Make, name: str, calls: Sequence[Call], record: Record | None = None, *, drain: bool = True) -> None:
@@ -28,13 +28,13 @@ def play(make: Make, name: str, calls: Sequence[Call], record: Record | None = N
         driver.drain()
 
 
-def shortened(make: Make, name: str, violated: str, trace: Trace, deadline: float | None = None) -> Trace:
+def shortened(make: Make, name: str, violated: str, trace: Trace) -> Trace:
     """A run that violates the same property as `trace` and from which no request, no call and no token can be left out; the
     best so far when time runs out. A trace that does not show its violation again is given back as it is."""
-    limit = time.monotonic() + PATIENCE if deadline is None else min(deadline, time.monotonic() + PATIENCE)
+    limit = time.monotonic() + PATIENCE
 
     def attempt(calls: Sequence[Call]) -> Trace | None:
-        record = Record()
+        record = Record(fatal=frozenset({violated}))
         try:
             play(make, name, calls, record)
         except EngineViolation:

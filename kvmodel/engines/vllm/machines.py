@@ -1,0 +1,43 @@
+"""What can be driven of a vLLM release."""
+
+from __future__ import annotations
+
+from kvmodel.engines.adapter import Capability
+from kvmodel.engines.machines import Machine
+from kvmodel.engines.vllm.manager import ManagerAdapter
+from kvmodel.engines.vllm.scheduler import SchedulerAdapter
+
+__all__ = ["MACHINES"]
+
+MACHINES = (
+    Machine("manager", "KVCacheManager with one cache group.", lambda release: ManagerAdapter(release, pages=6)),
+    Machine(
+        "hybrid",
+        "KVCacheManager with a group of full attention and one of a sliding window, and tokens that come from elsewhere.",
+        lambda release: ManagerAdapter(release, pages=14, windows=(None, 4)),
+        examples=600,
+        steps=30,
+        variant="cached:new-page-before-hit",
+    ),
+    Machine(
+        "scheduler",
+        "Scheduler with a KV connector: prefill for others, decode for others, and both.",
+        lambda release: SchedulerAdapter(release, pages=7),
+        variant="cached:abort-without-quarantine",
+    ),
+    Machine(
+        "scheduler-two-batches",
+        "The same with two batches under way.",
+        lambda release: SchedulerAdapter(release, pages=4, depth=2),
+        examples=800,
+        variant="cached:frees-pending",
+    ),
+    Machine(
+        "leases",
+        "The same where the lease of a prefill request may pass before decode has read. A hazard of the protocol.",
+        lambda release: SchedulerAdapter(release, pages=4),
+        examples=1_500,
+        hazards=frozenset({Capability.EXPIRE}),
+        variant="cached:lease-expires",
+    ),
+)
