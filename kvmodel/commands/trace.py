@@ -1,17 +1,24 @@
-"""``kvmodel trace show``, ``kvmodel trace why`` and ``kvmodel trace convert``."""
+"""``kvmodel trace show``, ``kvmodel trace why``, ``kvmodel trace convert`` and ``kvmodel trace check``."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
 from kvmodel.commands import common
-from kvmodel.errors import UsageError
+from kvmodel.errors import UsageError, printable
 
 if TYPE_CHECKING:
     from kvmodel.analyses.explain import Explanation
     from kvmodel.analyses.why import Blocked, Reason
+    from kvmodel.engines.log.check import LogResult
+    from kvmodel.engines.log.schema import Header
+    from kvmodel.engines.log.story import Story
+    from kvmodel.language.system import TransitionSystem
     from kvmodel.language.types import Value
     from kvmodel.traces.trace import Trace
 
@@ -25,10 +32,11 @@ FORMATS = ("markdown", "junit", "sarif", "itf")
 Examples:
   kvmodel trace show incident.itf.json
   kvmodel trace why incident.itf.json 4 free r=r0
-  kvmodel trace convert incident.itf.json --format markdown"""
+  kvmodel trace convert incident.itf.json --format markdown
+  kvmodel trace check events.jsonl --spec handoff"""
 )
 def trace() -> None:
-    """Look at a saved trace: show it, ask why an action was not enabled, or write it in another format."""
+    """Look at a saved trace: show it, ask why an action was not enabled, or write it in another format. Check an engine's log."""
 
 
 def spec_option(command: common.F) -> common.F:
@@ -161,6 +169,108 @@ def convert(file: str, form: str, target: str | None, spec: str | None) -> int:
         raise UsageError(f"{target}: not written: {reason}") from None
     common.note(f"{target}: written")
     return common.ALL_HOLD
+
+
+@trace.command(
+    epilog="""\b
+Examples:
+  kvmodel trace check events.jsonl --spec handoff
+  kvmodel trace check events.jsonl --redact --json
+  zcat events.jsonl.gz | kvmodel trace check -
+
+\b
+Exit code: 0 everything holds, 1 something is violated, 2 wrong usage or a line that cannot be read (what was
+checked before it is printed), 3 undecided. With --expect: 0 as expected, 1 not, 3 undecided."""
+)
+@click.argument("log")
+@click.option("--spec", metavar="SPEC", help="The spec (default: the one that the log's header names).")
+@click.option("--redact", is_flag=True, help="Show ids and hashes as keyed digests.")
+@click.option("--redact-key", metavar="KEY", help="The key of the digests, so that two runs can be compared (default: a random one).")
+@click.option("--expect", "expected", type=click.Choice(("holds", "violated", "undecided")), help="The verdict that is no failure.")
+@common.json_option
+def check(log: str, spec: str | None, redact: bool, redact_key: str | None, expected: str | None, as_json: bool) -> int:
+    """Check the event log in LOG (JSON Lines; - is stdin) against a spec.
+
+    Each event must be a step that the spec allows, and no property may become false. It says which event is the first that no
+    allowed step explains, and what happened to its pages before. docs/event-log.md describes the format.
+    """
+    from kvmodel.engines.log.check import check_log
+    from kvmodel.engines.log.redact import Redaction
+
+    if redact_key is not None and not redact:
+        raise UsageError("--redact-key is the key of --redact: give both")
+    with _opened(log) as file, common.progress_line() as progress:
+        result = check_log(file, lambda header: _spec_of(header, spec), Redaction(redact, (redact_key or "").encode()), progress)
+    if as_json:
+        common.emit_json("trace check", log_object(result))
+    else:
+        from kvmodel.views.log_check import log_text
+
+        width, colour = common.page()
+        common.emit(log_text(result, width=width, colour=colour))
+    return common.USAGE if result.error is not None else common.exit_code(result.verdict, expected)
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[BinaryIO]:
+    """A file to read, or stdin. Raises UsageError when it cannot be opened."""
+    if path == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        file = open(path, "rb")  # noqa: SIM115 - closed below
+    except (OSError, ValueError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
+        raise UsageError(f"{path}: not readable: {reason}") from None
+    with file:
+        yield file
+
+
+def _spec_of(header: Header, given: str | None) -> TransitionSystem:
+    from kvmodel.api import load
+
+    if given is None and not header.spec:
+        raise UsageError("the header names no spec: give one with --spec")
+    return load(given or header.spec, dict(header.flags))
+
+
+def log_object(result: LogResult) -> dict[str, object]:
+    """A checked log for JSON."""
+    return {
+        "spec": result.spec,
+        "engine": result.header.engine or None,
+        "version": result.header.version or None,
+        "verdict": result.verdict.value,
+        "coverage": common.coverage_object(result.coverage),
+        "events": result.events,
+        "requests": result.requests,
+        "pages": {"named": result.pages, "in_pools": result.pool_pages},
+        "actions": dict(result.seen),
+        "never_seen": list(result.never_seen),
+        "never_true": list(result.never_told),
+        "properties": [{"name": entry.name, "verdict": entry.verdict.value, "reason": entry.reason} for entry in result.properties],
+        "findings": [_finding(story) for story in result.stories],
+        "remarks": list(result.remarks),
+        "error": None if result.error is None else {"line": result.error.line, "message": printable(result.error.message, 500)},
+    }
+
+
+def _finding(story: Story) -> dict[str, object]:
+    return {
+        "subject": story.subject,
+        "line": story.line,
+        "seq": story.seq,
+        "event": story.event,
+        "headline": story.headline,
+        "what": story.what,
+        "where": story.where,
+        "reasons": [_reason(reason) for reason in story.reasons],
+        "facts": [{"fact": fact.text, "since_line": fact.line or None, "event": fact.event or None} for fact in story.facts],
+        "pages": [
+            {"page": label, "history": [{"line": entry.line, "event": entry.event, "change": entry.change} for entry in entries]}
+            for label, entries in story.histories
+        ],
+    }
 
 
 def _explanation(explanation: Explanation) -> dict[str, object]:

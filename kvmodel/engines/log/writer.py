@@ -9,7 +9,7 @@ buffer, and stops for good at the first failure. The end line, or its absence, t
 ...     log.event("allocate", node="decode", request="r1", pages=[3, 4])
 >>> print(file.getvalue().decode(), end="")
 {"kvmodel_log":1,"pools":{"prefill":64,"decode":128},"engine":"sglang"}
-{"seq":1,"ts":12.5,"event":"allocate","node":"decode","request":"r1","pages":[3,4]}
+{"event":"allocate","seq":1,"ts":12.5,"node":"decode","request":"r1","pages":[3,4]}
 {"kvmodel_log_end":1}
 """
 
@@ -67,7 +67,7 @@ class LogWriter:
 
         Raises TypeError for values that JSON does not have: that is a mistake of the recorder, not of the disk.
         """
-        line: dict[str, object] = {"seq": 0, "ts": 0.0, "event": action}
+        line: dict[str, object] = {"event": action, "seq": 0, "ts": 0.0}
         if node:
             line["node"] = node
         if request is not None:
