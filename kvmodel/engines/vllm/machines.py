@@ -9,28 +9,29 @@ from kvmodel.engines.vllm.scheduler import SchedulerAdapter
 
 __all__ = ["MACHINES"]
 
+FEW = frozenset({Capability.EVICT, Capability.RESET, Capability.REMOTE, Capability.DETACH})
+
 MACHINES = (
     Machine("manager", "KVCacheManager with one cache group.", lambda release: ManagerAdapter(release, pages=6)),
     Machine(
         "hybrid",
         "KVCacheManager with a group of full attention and one of a sliding window, and tokens that come from elsewhere.",
-        lambda release: ManagerAdapter(release, pages=14, windows=(None, 4)),
+        lambda release: ManagerAdapter(release, pages=7, windows=(None, 4), without=FEW),
         examples=600,
-        steps=30,
-        variant="cached:new-page-before-hit",
+        variant="cached:hit-and-new",
     ),
     Machine(
         "scheduler",
         "Scheduler with a KV connector: prefill for others, decode for others, and both.",
         lambda release: SchedulerAdapter(release, pages=7),
-        variant="cached:abort-without-quarantine",
+        variant="cached:abort-frees-target",
     ),
     Machine(
         "scheduler-two-batches",
         "The same with two batches under way.",
         lambda release: SchedulerAdapter(release, pages=4, depth=2),
         examples=800,
-        variant="cached:frees-pending",
+        variant="cached:freed-while-queued",
     ),
     Machine(
         "leases",

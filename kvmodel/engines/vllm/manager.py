@@ -16,13 +16,19 @@ class ManagerAdapter:
     """An `Allocator` over the real KVCacheManager of a release.
 
     `pages` is the size of the pool, of which vLLM makes one page the null page. `windows` has for each cache group its sliding window in
-    tokens, or None for full attention: ``(None,)`` is an ordinary model, ``(None, 4)`` a hybrid one.
+    tokens, or None for full attention: ``(None,)`` is an ordinary model, ``(None, 4)`` a hybrid one. What is in `without` is not driven:
+    the fewer verbs, the further a run gets with the others.
     """
 
     engine = "vllm"
 
     def __init__(
-        self, release: str | Release, pages: int = 6, page_size: int = PAGE_TOKENS, windows: tuple[int | None, ...] = (None,)
+        self,
+        release: str | Release,
+        pages: int = 6,
+        page_size: int = PAGE_TOKENS,
+        windows: tuple[int | None, ...] = (None,),
+        without: frozenset[Capability] = frozenset(),
     ) -> None:
         self._release = boot(release) if isinstance(release, str) else release
         self.version = self._release.version
@@ -30,11 +36,12 @@ class ManagerAdapter:
         self._manager = self._release.manager(pages, page_size, windows)
         self._requests: dict[str, Any] = {}
         self._detached: dict[str, Any] = {}
-        self.capabilities = frozenset(
-            (Capability.EXTEND, Capability.SHARE, Capability.SALT, Capability.EXTERNAL, Capability.REMOTE, Capability.RESET)
-            + ((Capability.DETACH,) if self._release.can_detach else ())
-            + ((Capability.EVICT,) if self._release.can_evict else ())
-        )
+        able = {Capability.EXTEND, Capability.SHARE, Capability.SALT, Capability.EXTERNAL, Capability.REMOTE, Capability.RESET}
+        if self._release.can_detach:
+            able.add(Capability.DETACH)
+        if self._release.can_evict:
+            able.add(Capability.EVICT)
+        self.capabilities = frozenset(able - without)
 
     def admit(self, request: str, tokens: Tokens, salt: str | None, external: int, remote: bool) -> Admission | None:
         """As `Allocator.admit`; with `remote` everything after what the cache gives arrives later."""
