@@ -10,7 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
@@ -105,6 +105,7 @@ class Release:
     version: str
     root: Path
     standins: StandIns
+    whole: bool
 
     def module(self, name: str) -> Any:
         """The module ``sglang.NAME``. Raises EngineDriftError."""
@@ -160,20 +161,30 @@ class Release:
             raise self.drift(f"{what} without {problem.name}") from problem
 
 
-def release_for(release: str | Release, progress: Progress | None = None) -> Release:
+def release_for(release: str | Release, progress: Progress | None = None, *, whole: bool = True) -> Release:
     """The release of that version, fetched where it is not in the cache, and booted. Raises as `fetch` and `boot`."""
-    return release if isinstance(release, Release) else BOOTED.get(release) or boot(fetch(f"sglang=={release}", progress=progress))
+    if isinstance(release, Release):
+        return release
+    known = BOOTED.get(release)
+    if known is not None and (known.whole or not whole):
+        return known
+    return boot(fetch(f"sglang=={release}", progress=progress), whole=whole)
 
 
 BOOTED: dict[str, Release] = {}
 
 
-def boot(wheel: Wheel) -> Release:
-    """Import the release. A process can do so with one release; the same one may be asked for again.
+def boot(wheel: Wheel, *, whole: bool = True) -> Release:
+    """Import the release: with `whole` its schedulers, otherwise its token allocators alone, which takes a third of the time.
 
-    Raises UsageError for a second release, EngineDriftError where the scheduler does not import.
+    A process can do so with one release; the same one may be asked for again. Raises UsageError for a second release,
+    EngineDriftError where it does not import.
     """
     if wheel.version in BOOTED:
+        release = BOOTED[wheel.version]
+        if whole and not release.whole:
+            release.standins.sealed = False
+            BOOTED[wheel.version] = imported(replace(release, whole=True))
         return BOOTED[wheel.version]
     if BOOTED or "sglang" in sys.modules:
         other = next(iter(BOOTED), "another")
@@ -182,21 +193,27 @@ def boot(wheel: Wheel) -> Release:
     os.environ.setdefault("SGLANG_LOGGING_CONFIG_PATH", "")
     standins = StandIns(PLAN, wheel.root, "sglang", wheel.version, KNOWN).install()
     sys.path.insert(0, str(as_installed(wheel.root)))
-    release = Release(wheel.version, wheel.root, standins)
+    release = imported(Release(wheel.version, wheel.root, standins, whole))
+    BOOTED[wheel.version] = release
+    return release
+
+
+def imported(release: Release) -> Release:
+    """Import what the adapters need, and hold the stand-ins to being called no more."""
+    whole = ("managers.scheduler", "disaggregation.prefill", "disaggregation.decode")
     logging.disable(logging.CRITICAL)
     try:
-        with kernel_sources_claimed(wheel.root):
-            for name in ("managers.scheduler", "disaggregation.prefill", "disaggregation.decode"):
+        with kernel_sources_claimed(release.root):
+            for name in ("mem_cache.allocator", *(whole if release.whole else ())):
                 release.module(f"srt.{name}")
     except EngineDriftError:
         raise
     except Exception as problem:  # whatever importing 300 modules can raise
-        raise release.drift("a scheduler that imports on CPU", f"{type(problem).__name__}: {problem}") from problem
+        raise release.drift("modules that import on CPU", f"{type(problem).__name__}: {problem}") from problem
     finally:
         logging.disable(logging.NOTSET)
     logging.getLogger("sglang").setLevel(logging.CRITICAL + 1)
-    standins.seal()
-    BOOTED[wheel.version] = release
+    release.standins.seal()
     return release
 
 

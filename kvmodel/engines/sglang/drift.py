@@ -73,7 +73,9 @@ def one_rank(release: Release) -> None:
     import torch.distributed
 
     if not torch.distributed.is_initialized():
+        hook = sys.excepthook
         torch.distributed.init_process_group(backend="gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+        sys.excepthook = hook  # not torch's, which says "[rank0]"
 
 
 # --- allocators

@@ -12,7 +12,7 @@ from kvmodel.engines.sglang.nodes import Computation, Node, Nodes, Settings
 from kvmodel.engines.snapshot import PoolSnapshot, Snapshot
 from kvmodel.errors import UsageError
 
-__all__ = ["HandoffAdapter"]
+__all__ = ["HandoffAdapter", "pool_snapshot"]
 
 NULL_PAGE = 0  # places below the page size are where padding is written
 
@@ -134,8 +134,7 @@ class HandoffAdapter:
                 detached[request] = pages
             elif pages:
                 tables[request] = (pages,)
-        free = drift.free_list(node.allocator)
-        return PoolSnapshot(node.pool, node.pages + 1, free, tables, frozenset({NULL_PAGE}), detached, index={})
+        return pool_snapshot(node.pool, node.pages, drift.free_list(node.allocator), tables, detached)
 
     def _known(self) -> Iterator[str]:
         """The requests in any queue of either node."""
@@ -149,6 +148,14 @@ class HandoffAdapter:
         for each in (*waiting.queue, *transfers.queue, *drift.held_back(transfers)):
             yield name(each.req)
         yield from map(name, waiting.retracted_queue)
+
+
+def pool_snapshot(
+    pool: str, pages: int, free: tuple[int, ...], tables: Mapping[str, tuple[tuple[int, ...], ...]], detached: Mapping[str, tuple[int, ...]]
+) -> PoolSnapshot:
+    """A pool whose allocator does not count references: what is not free was handed out once. Nothing is indexed."""
+    handed_out = dict.fromkeys(set(range(1, pages + 1)).difference(free), 1)
+    return PoolSnapshot(pool, pages + 1, free, tables, frozenset({NULL_PAGE}), detached, handed_out, index={})
 
 
 def rid(request: str) -> str:
