@@ -5,7 +5,7 @@ from adapter import Adapter
 from allocator import Allocator
 from buggy import ForgetsTheCount
 
-from kvmodel.testing import check_engine
+from kvmodel.engine_testing import check_engine
 
 
 def test_allocator():

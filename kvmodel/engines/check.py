@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kvmodel.engines.conformance import ALLOWED
 from kvmodel.engines.driver import ENGINE_ERROR, Record
 from kvmodel.engines.observer import SPEC, Watch
 from kvmodel.errors import UsageError
@@ -21,7 +22,7 @@ def require_known(properties: Sequence[str]) -> None:
     """Raise UsageError, with the nearest known name, for what is not a property of a run of an engine."""
     system = load_spec(SPEC)
     for name in properties:
-        if name != ENGINE_ERROR and system.property(name).kind not in (PropertyKind.INVARIANT, PropertyKind.RANGE):
+        if name not in (ENGINE_ERROR, ALLOWED) and system.property(name).kind not in (PropertyKind.INVARIANT, PropertyKind.RANGE):
             raise UsageError(f"{name} is not a property of states, and an engine is judged by its states")
 
 
@@ -29,14 +30,15 @@ def engine_result(record: Record, title: str, verbs: Sequence[Verb], seconds: fl
     """The result of a search. `title` names the engine, its release and the machine; `verbs` are those that it could use.
 
     A property that was never violated `holds`, with coverage `sampled`, only where it was true whatever the unmapped variables
-    hold; otherwise it is undecided, and says what is missing. `engine_error` is a property too: the engine raised no error.
+    hold; otherwise it is undecided, and says what is missing. Two properties are not the spec's: `engine_error` (the engine raised none),
+    and where the mapping is complete `allowed_step` (what a call did is a sequence of the spec's steps).
     """
     watch = record.watch
     if watch is None:
         return Result(f"{SPEC} on {title}", "engine", Verdict.UNDECIDED, Coverage(runs=0), (), seconds=seconds)
     coverage = Coverage(runs=record.runs)
     results = [_property(name, watch, record, coverage) for name in watch.properties]
-    results.append(_engine_error(record, coverage))
+    results += [_beside(name, record, coverage) for name in (ENGINE_ERROR, ALLOWED) if name != ALLOWED or record.compared]
     findings = [
         Finding(FindingKind.ACTION_NEVER_FIRED, verb.name, "", f"{verb.name} was never called: {verb.doc}")
         for verb in verbs
@@ -61,13 +63,14 @@ def _property(name: str, watch: Watch, record: Record, coverage: Coverage) -> Pr
     return PropertyResult(name, Verdict.HOLDS, coverage, reason=f"rests on {' and '.join(rests)}" if rests else "")
 
 
-def _engine_error(record: Record, coverage: Coverage) -> PropertyResult:
-    if ENGINE_ERROR in record.found:
-        trace = record.found[ENGINE_ERROR]
-        return PropertyResult(ENGINE_ERROR, Verdict.VIOLATED, coverage, trace, trace.observed.finding if trace.observed else "")
+def _beside(name: str, record: Record, coverage: Coverage) -> PropertyResult:
+    """A property of calls, which the spec does not have."""
+    if name in record.found:
+        trace = record.found[name]
+        return PropertyResult(name, Verdict.VIOLATED, coverage, trace, trace.observed.finding if trace.observed else "")
     if record.stopped:
-        return PropertyResult(ENGINE_ERROR, Verdict.UNDECIDED, coverage, reason=record.stopped)
-    return PropertyResult(ENGINE_ERROR, Verdict.HOLDS, coverage)
+        return PropertyResult(name, Verdict.UNDECIDED, coverage, reason=record.stopped)
+    return PropertyResult(name, Verdict.HOLDS, coverage)
 
 
 def _unknown(name: str, watch: Watch) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias, cast
 
 from kvmodel.engines.adapter import Allocator, Batch, Capability, Engine, Pages, Role, Submission, Tokens, Transfer, TransferKind, Work
+from kvmodel.engines.conformance import ALLOWED
 from kvmodel.engines.mapping import Read, Requests, map_snapshot
 from kvmodel.engines.observer import Observer, Watch
 from kvmodel.engines.shadow import Prefixes, Shadow, Written
@@ -86,6 +87,7 @@ class Record:
     unsure: set[str] = field(default_factory=set)
     watch: Watch | None = None
     runs: int = 0
+    compared: int = 0  # calls that were compared with the spec's steps
     stopped: str = ""
     halts: bool = False
     fatal: frozenset[str] = frozenset()
@@ -172,6 +174,23 @@ class Driver:
         for name in violated:
             if not fatal or name in fatal:
                 self._fail(name, self.observer.trace(name), f"{name} is violated")
+        if call is not None and not violated and self._follows_spec():
+            self._require_allowed(call)
+
+    def _follows_spec(self) -> bool:
+        """Whether the engine's calls are to be sequences of the spec's steps."""
+        return False
+
+    def _require_allowed(self, call: Call) -> None:
+        if self.record is not None:
+            self.record.compared += 1
+        reason = self.observer.not_allowed(call)
+        if reason:
+            trace = self.observer.trace("", reason)
+            if self.record is not None:
+                self.record.add(ALLOWED, trace)
+            if self.record is None or not self.record.fatal or ALLOWED in self.record.fatal:
+                self._fail(ALLOWED, trace, reason)
 
     @contextmanager
     def _asking(self, call: Call) -> Iterator[None]:
@@ -240,6 +259,9 @@ class AllocatorDriver(Driver):
 
     def _known(self) -> frozenset[str]:
         return frozenset(self.live)
+
+    def _follows_spec(self) -> bool:
+        return int(self.adapter.groups) == 1 and not self.observer.unknown
 
     def _table(self, request: str) -> Pages:
         pool = self.adapter.snapshot().pools[0]
@@ -409,6 +431,11 @@ class EngineDriver(Driver):
         """Whether one more batch may be under way."""
         return len(self.queue) < int(self.adapter.depth)
 
+    def has_work(self) -> bool:
+        """Whether the engine knows a request, or a remote operation is in flight: otherwise nothing comes of scheduling."""
+        known = self.observer.facts[-1].get("known")
+        return bool(self.flight or self.queue or (self.live() if known is None else known))
+
     def do(self, call: Call) -> bool:
         verb, request = str(call["verb"]), str(call.get("request", ""))
         match verb:
@@ -533,7 +560,7 @@ class EngineDriver(Driver):
         for _ in range(2 * int(self.adapter.depth) + 4):
             for id in list(self.flight):
                 self.land(id)
-            if self.can_schedule():
+            if self.can_schedule() and self.has_work():
                 self.schedule()
             while self.queue:
                 self.run(0)

@@ -120,10 +120,11 @@ class AllocatorMachine(_Machine):
         self.driver.release(self.driver.held_back[0])
 
     @precondition(lambda self: self.driver.can(Capability.EVICT))
-    @rule(pages=strategies.frozensets(strategies.integers(0, 20), min_size=1, max_size=3))
-    def evict(self, pages: frozenset[int]) -> None:
-        """Index entries are dropped."""
-        self.driver.evict(pages)
+    @rule(pages=strategies.frozensets(strategies.integers(0, 20), min_size=1, max_size=3), mind=strategies.integers(0, 2))
+    def evict(self, pages: frozenset[int], mind: int) -> None:
+        """Index entries are dropped, not too often."""
+        if not mind:
+            self.driver.evict(pages)
 
     @precondition(lambda self: self.driver.can(Capability.RESET))
     @rule(mind=strategies.integers(0, 3))
@@ -165,7 +166,7 @@ class EngineMachine(_Machine):
         salt = salt if driver.can(Capability.SALT) else None
         driver.submit(Submission(request, tokens, salt, chosen, 1 if chosen is Role.PREFILL else new))
 
-    @precondition(lambda self: self.driver.can_schedule())
+    @precondition(lambda self: self.driver.can_schedule() and self.driver.has_work())
     @rule()
     def schedule(self) -> None:
         """The engine schedules a batch."""
@@ -179,6 +180,7 @@ class EngineMachine(_Machine):
         self.driver.run(token)
         self._land_quick()
 
+    @precondition(lambda self: self.driver.has_work())
     @rule(token=strategies.integers(0, ALPHABET - 1), times=strategies.integers(1, 3))
     def step(self, token: int, times: int) -> None:
         """Whole engine steps: with this rule short runs get somewhere."""
@@ -237,7 +239,8 @@ def search(
     progress: Callable[[str], None] | None = None,
 ) -> Record:
     """Let Hypothesis drive an engine for `examples` runs of at most `steps` rules, until one violates one of `properties` (empty:
-    any of the spec's); then make that run shorter by playing parts of it again (`kvmodel.engines.play`), which takes seconds where Hypothesis takes minutes.
+    any of them); then make that run shorter by playing parts of it again (`kvmodel.engines.play`), which takes seconds where
+    Hypothesis takes minutes.
 
     Needs neither pytest nor Hypothesis' database; one seed gives one result. Raises EngineDriftError where the adapter does
     not fit the release. Ends early after `timeout` seconds, or at Ctrl-C, with what was found so far.

@@ -69,7 +69,8 @@ def check_release(
     shrink: bool = True,
     progress: Callable[[str], None] | None = None,
 ) -> Result:
-    """Drive a machine on a release until one of `properties` (empty: any) is violated, and say what was found. One release can be imported in one process.
+    """Drive a machine on a release until one of `properties` (empty: any) is violated, and say what was found. One release can be
+    imported in one process.
 
     Raises EngineDriftError where the release is not as the adapter knows it, UsageError for an unknown property.
     """

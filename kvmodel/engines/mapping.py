@@ -210,7 +210,9 @@ def _map_data(facts: Facts, snapshot: Snapshot, requests: Requests, ahead: Shado
                     meant = wrong[0] if wrong else min(meanings)
                     facts["key"][(pool.name, page),] = meant
                     used.add(meant)
-    for request, tokens in requests.tokens.items():
+    concerned = {index[0] for name in ("holds", "detached", "reading", "writing") for index in facts[name]}
+    for request in [name for name in requests.tokens if name in concerned]:
+        tokens = requests.tokens[request]
         for group in range(max((len(rows) for pool in snapshot.pools for rows in pool.tables.values()), default=1)):
             for prefix in used.intersection(ahead.prefixes.of(requests.salts[request], group, tokens)):
                 facts["begins_with"][request, prefix] = True

@@ -8,6 +8,7 @@ from functools import lru_cache
 from itertools import product
 from typing import cast
 
+from kvmodel.engines.conformance import Values, not_allowed
 from kvmodel.engines.mapping import SOURCES, Facts
 from kvmodel.engines.shadow import Place
 from kvmodel.engines.snapshot import Snapshot
@@ -57,6 +58,12 @@ def _spec() -> TransitionSystem:
     return load_spec(SPEC)
 
 
+@lru_cache(maxsize=8)
+def _steps(pages: int) -> CompiledSystem:
+    """The spec's steps at the size of an engine."""
+    return CompiledSystem(_spec(), {REQUEST: MOST_REQUESTS, PAGE: pages, PREFIX: MOST_PREFIXES}, (), searches=False)
+
+
 @lru_cache(maxsize=32)
 def watch(unknown: frozenset[str], pages: int) -> Watch:
     """The properties of SPEC for an engine of so many pages, of which the variables in `unknown` cannot be had."""
@@ -89,6 +96,7 @@ class Observer:
         self._prefixes: dict[object, int] = {}
         places: list[Place] = [(pool.name, page) for pool in self.start.pools for page in range(pool.pages)]
         self._pages: dict[object, int] = {place: number for number, place in enumerate(places)}
+        self._last: tuple[Values, Values] | None = None
 
     def see(self, facts: Facts, call: Call | None = None) -> tuple[str, ...]:
         """Take in the state after `call` (None: the first state). The names of the properties that it violates, in the spec's order."""
@@ -100,11 +108,19 @@ class Observer:
         self.seen.update(name for name, values in facts.items() if values)
         watched = self.watch
         values = self._numbered(facts, watched.system)
+        self._last = values if self._last is None else self._last[-1], values
         violated = {violation.property for violation in watched.possible.violations(watched.possible.at(values))}
         if not self.unsure.issuperset(p.name for p in watched.sure.watched):
             sure = watched.sure.violations(watched.sure.at(values))
             self.unsure.update({violation.property for violation in sure} - violated)
         return tuple(name for name in watched.properties if name in violated)
+
+    def not_allowed(self, call: Call) -> str:
+        """Why the spec allows no steps from the state before the last call to the one after it; '' where it does, and where the
+        mapping is not complete enough to tell."""
+        if self._last is None or self.unknown:
+            return ""
+        return not_allowed(_steps(len(self._pages)), "" if call.get("rejected") else str(call["verb"]), *self._last)
 
     @property
     def watch(self) -> Watch:
