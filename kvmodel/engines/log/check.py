@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from kvmodel.engines.log.monitor import Monitor, Stop
+from kvmodel.engines.log.plan import Plan
 from kvmodel.engines.log.reader import LogError, LogReader
 from kvmodel.engines.log.redact import Redaction
 from kvmodel.engines.log.schema import Header
@@ -58,7 +59,7 @@ def check_log(
     reader = LogReader(file)
     header = reader.header()
     try:
-        monitor = Monitor(system(header), header)
+        monitor = Monitor(Plan(system(header), header))
     except UsageError as problem:
         raise LogError(str(problem), 1) from None
     watch = Watch(monitor, redaction)
@@ -111,16 +112,16 @@ def _result(
     stopped: str,
     seconds: float,
 ) -> LogResult:
-    system = monitor.original
+    system = monitor.plan.original
     incomplete = _incomplete(monitor, reader, error, stopped)
-    coverage = Coverage(monitor.instance_sizes, monitor.count, 1, tuple(system.flag_values.items()))
+    coverage = Coverage(monitor.sizes, monitor.count, 1, tuple(system.flag_values.items()))
     properties = [_allowed(monitor, coverage, incomplete)]
     for candidate in monitor.properties:
         verdict, reason = Verdict.HOLDS, ""
         if candidate.name in monitor.broken:
             verdict = Verdict.VIOLATED
-        elif candidate.name in monitor.undecidable:
-            verdict, reason = Verdict.UNDECIDED, monitor.undecidable[candidate.name]
+        elif candidate.name in monitor.plan.undecidable:
+            verdict, reason = Verdict.UNDECIDED, monitor.plan.undecidable[candidate.name]
         elif candidate.name in monitor.unsure:
             verdict, reason = Verdict.UNDECIDED, monitor.unsure[candidate.name][1]
         elif incomplete:
@@ -128,7 +129,7 @@ def _result(
         elif candidate.name in monitor.idle:
             reason = "says nothing of this log: its left side was never seen true"
         properties.append(PropertyResult(candidate.name, verdict, coverage, None, reason))
-    possible = [action for action in monitor.folded.actions if not any(guard.condition == FALSE for guard in action.guards)]
+    possible = [action for action in monitor.plan.folded.actions if not any(guard.condition == FALSE for guard in action.guards)]
     return LogResult(
         system.name,
         monitor.header,
@@ -140,7 +141,7 @@ def _result(
         monitor.names["Request"].given if "Request" in monitor.names else 0,
         sum(monitor.touched),
         len(monitor.touched),
-        tuple((action.name, monitor.seen[action.name]) for action in monitor.folded.actions if monitor.seen[action.name]),
+        tuple((action.name, monitor.seen[action.name]) for action in monitor.plan.folded.actions if monitor.seen[action.name]),
         tuple(action.name for action in possible if not monitor.seen[action.name]),
         monitor.idle,
         tuple(_remarks(monitor, reader)),
@@ -171,6 +172,9 @@ def _allowed(monitor: Monitor, coverage: Coverage, incomplete: str) -> PropertyR
         verdict = Verdict.VIOLATED
     elif guards:
         verdict, reason = Verdict.UNDECIDED, f"not known whether these were true: {'; '.join(guards)}"
+    elif monitor.plan.uncertain:
+        verdict = Verdict.UNDECIDED
+        reason = "; ".join(f"{name}: {why}" for name, why in monitor.plan.uncertain.items())
     elif incomplete:
         verdict, reason = Verdict.UNDECIDED, incomplete
     return PropertyResult(ALLOWED_STEP, verdict, coverage, None, reason)

@@ -123,7 +123,7 @@ class _Handler(ActionSource):
             values = "e.values" if has_values else "None"
             lines += [f"a{i} = get{i}(e.{taken.field})", f"if a{i} is None:", f"    a{i} = new{i}(e.{taken.field}, {values}, e)"]
             if has_values:
-                lines += ["elif e.values is not None:", f"    same{i}(a{i}, e.values)"]
+                lines += ["elif e.values is not None:", f"    same{i}(a{i}, e.values, e)"]
         for i, taken in enumerate(self.events.takes):
             if not taken.is_name and not taken.is_page:
                 lines.append(f"a{i} = e.{taken.field}")

@@ -91,7 +91,11 @@ class Events:
 
     def rigid_of(self, sort: str) -> tuple[Variable, ...]:
         """The variables that an element of a sort brings with it in its first event."""
-        return tuple(variable for variable in self.rigid if variable.keys and variable.keys[0].name == sort)
+        return tuple(variable for variable in self.rigid if len(variable.keys) == 1 and variable.keys[0].name == sort)
+
+    def lists_of(self, sort: str) -> tuple[Variable, ...]:
+        """The rigid relations of an element of a sort to others with a name: events tell of them as they become known."""
+        return tuple(variable for variable in self.rigid if len(variable.keys) == 2 and variable.keys[0].name == sort)
 
     def _pools(self) -> tuple[dict[str, int], dict[str, Pool]]:
         given = self.header.pools
@@ -122,20 +126,27 @@ class Events:
                     raise UsageError(f"{self.system.name} has no {what} '{name}'{nearest(name, known)}")
 
     def _rigid(self) -> tuple[Variable, ...]:
-        """The rigid variables that the log has to tell: those that are read and not declared unknown."""
+        """The rigid variables that the log tells: those that are read and not declared unknown."""
         read = self.system.variables_read()
         found = []
         for variable in self.system.rigid_variables:
             if variable.partition or variable.name in self.header.unknown or variable.name not in read:
                 continue
-            one = len(variable.keys) == 1 and isinstance(variable.keys[0], Sort) and variable.keys[0].name != PAGE
-            if not one and variable.keys:
-                raise UsageError(f"{self.system.name}: '{variable.name}' has no place in an event log: declare it unknown")
-            if not variable.keys and variable.name not in self.header.values:
-                raise UsageError(f"the header has no value for '{variable.name}', and does not declare it unknown")
-            found.append(variable)
+            named = [isinstance(key, Sort) and key.name != PAGE for key in variable.keys]
+            match named:
+                case []:
+                    if variable.name not in self.header.values:
+                        raise UsageError(f"the header has no value for '{variable.name}', and does not declare it unknown")
+                case [False] if isinstance(variable.type, Bool) and variable.keys[0].name == PAGE and self.partition is None:
+                    pass  # pages that are not listed are not in it
+                case [True]:
+                    found.append(variable)
+                case [True, True] if isinstance(variable.type, Bool):
+                    found.append(variable)
+                case _:
+                    raise UsageError(f"{self.system.name}: '{variable.name}' has no place in an event log: declare it unknown")
+        known = [v.name for v in self.system.rigid_variables if not v.keys or [key.name for key in v.keys] == [PAGE]]
         for name in self.header.values:
-            known = [variable.name for variable in self.system.rigid_variables if not variable.keys]
             if name not in known:
                 raise UsageError(f"{self.system.name} has no value '{name}' for a header{nearest(name, known)}")
         return tuple(found)
@@ -180,8 +191,10 @@ class Events:
         if any(taken.pool is None for taken in pages):
             fields.append(("pool", str, ""))
         sorts = {taken.parameter.domain.name for taken in takes if taken.is_name}
-        brought = [variable for sort in sorted(sorts) for variable in self.rigid_of(sort)]
-        values = [(variable.name, _value_type(variable) | None, None) for variable in brought]
+        values: list[tuple[str, Any, None]] = []
+        for sort in sorted(sorts):
+            values += [(variable.name, _value_type(variable) | None, None) for variable in self.rigid_of(sort)]
+            values += [(variable.name, list[Name] | None, None) for variable in self.lists_of(sort)]
         if values:
             kind: Any = msgspec.defstruct("Values", values, forbid_unknown_fields=True)
             fields.append(("values", kind | None, None))

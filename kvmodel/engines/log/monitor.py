@@ -14,24 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
-from kvmodel.engines.log.code import Check, SureGuard, handlers
-from kvmodel.engines.log.events import PAGE, Events
 from kvmodel.engines.log.names import Names
+from kvmodel.engines.log.plan import Plan, plain_value
 from kvmodel.engines.log.reader import LogError
-from kvmodel.engines.log.schema import Header
-from kvmodel.errors import UsageError, printable
-from kvmodel.language.expressions import TRUE, Apply, Bound, Const, Expr, Named, Quantified, Read, rebuild, walk
-from kvmodel.language.instance import Binding, Instance, State
-from kvmodel.language.operators import Binder
-from kvmodel.language.system import Action, Anything, Condition, Guard, Property, PropertyKind, TransitionSystem, Variable
-from kvmodel.language.types import Bool, Element, Enumeration, Maybe, Number, Sort, Value, describe
-from kvmodel.readings.fold import fold_system
-from kvmodel.readings.generated import put, value_of
-from kvmodel.readings.ground import simplify
-from kvmodel.readings.partial import Partial, partial, rails
-from kvmodel.readings.run import Interpreter
-from kvmodel.readings.sparse import SparseState, StoreLayout, default_value
-from kvmodel.readings.vacuity import premise
+from kvmodel.language.instance import Binding
+from kvmodel.language.system import Action, Condition, Guard, Variable
+from kvmodel.language.types import Element, Maybe, Sort, Value
 
 __all__ = ["Broken", "Monitor", "Stop", "Unexplained"]
 
@@ -84,25 +72,21 @@ class Unexplained:
 
 
 class Monitor:
-    """Follows a log of `system` with the header `header`.
+    """Follows a log of `plan`.
 
     `feed` takes events; then `unexplained` is the first one that is not a step, `broken` has for each violated property where
-    that was first seen, `unsure` for each property or guard that is not surely true where that was first so, `undecidable`
-    what cannot be decided at all. Raises UsageError where header and spec do not fit.
+    that was first seen, and `unsure` for each property that is not surely true where that was first so.
     """
 
-    def __init__(self, system: TransitionSystem, header: Header) -> None:
-        self.header = header
-        self.original = system
-        self.folded = fold_system(system)
-        self.events = Events(self.folded, header)
-        self.hidden = self._hidden()
-        self.partial: Partial | None = partial(system, self.hidden).following if self.hidden else None
-        self.system = self.folded if self.partial is None else self.partial.systems.possible
-        self.properties = tuple(
-            candidate for candidate in self.folded.properties if candidate.kind not in (PropertyKind.REACHABLE, PropertyKind.NO_DEADLOCK)
-        )
-        self.undecidable: dict[str, str] = {}
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.header = plan.header
+        self.events = plan.events
+        self.properties = plan.properties
+        self.names = {sort: Names(sort, plan.capacity) for sort in plan.sorts}
+        self.touched = bytearray(plan.pages)
+        """Which pages an event has named."""
+        self.state = plan.start()
         self.broken: dict[str, Broken] = {}
         self.unsure: dict[str, tuple[int, str]] = {}
         self.unexplained: Unexplained | None = None
@@ -113,214 +97,16 @@ class Monitor:
         self.on_broken: Callable[[Broken, Any], None] | None = None
         """Called at the first violation of each property, while the state is what it is then."""
         self._offset = 1
-        self._build()
-
-    # -- building
-
-    def _hidden(self) -> frozenset[str]:
-        """The variables whose values the log does not tell: those declared unknown, and what silent actions write."""
-        written = {
-            update.variable for action in self.folded.actions if action.name in self.header.silent for update in action.updates
-        }
-        if self.header.starts == "unknown":
-            pages = [v for v in self.folded.state_variables if isinstance(v.initial, Anything) and any(key.name == PAGE for key in v.keys)]
-            written |= {variable.name for variable in pages}
-        return frozenset(self.header.unknown) | written
-
-    def _build(self) -> None:
-        pages = sum(size for _, size in self.events.pools.values())
-        if not pages:
-            raise UsageError("the header's pools have no page")
-        sorts = [sort.name for sort in self.system.sorts if sort.name != PAGE]
-        sizes = dict.fromkeys(sorts, LIVE + pages) | self.events.sizes
-        self.instance = Instance.make(self.system, sizes, limit=None)
-        self.layout = StoreLayout(self.instance)
-        self.names = {sort: Names(sort, LIVE + pages) for sort in sorts}
-        self.touched = bytearray(pages)
-        """Which pages an event has named."""
-        self._limits = dict.fromkeys(sorts, FIRST_COLLECTION)
-        self._gathered = {sort for sort in sorts if not self._is_value(sort)}
+        self._limits = dict.fromkeys(plan.gathered, FIRST_COLLECTION)
         self._found: list[tuple[int, Binding]] = []
         self._maybe: set[tuple[str, int]] = set()
-        self.state = SparseState(self.layout, self.layout.empty(), set())
-        self._checks = self._make_checks()
-        self._assertions = self._make_assertions()
-        self._sure = self._make_sure_guards()
-        self._over = self._finals(possible=False)
-        self._maybe_over = self._finals(possible=True) if self.partial is not None else {}
-        self._compile()
-        self._put = {name: put(store, self.layout) for name, store in self.layout.stores.items()}
-        self._start()
-        self._introduced = self._conditions_of_new()
-        self._premises = self._make_premises()
-
-    def _is_value(self, sort: str) -> bool:
-        return any(isinstance(v.type, Element) and v.type.domain.name == sort for v in self.system.variables)
-
-    def _make_checks(self) -> list[Check]:
-        """A check for each invariant that must not be false; then, by numbers after those of all properties, one for each that
-        must be surely true."""
-        checks, sure = [], []
-        for number, candidate in enumerate(self.properties):
-            if self.partial is not None and candidate.name in self.partial.undecidable:
-                self.undecidable[candidate.name] = self._lacking(self.partial.undecidable[candidate.name])
-                continue
-            if candidate.kind is not PropertyKind.INVARIANT:
-                continue
-            if self.partial is None:
-                checks.append(Check(number, candidate.parameters, candidate.condition))
-                self._about_new(candidate, candidate.condition)
-                continue
-            possible = self.partial.systems.possible.property(candidate.name).condition
-            surely = self.partial.systems.sure.property(candidate.name).condition
-            if possible != TRUE:
-                checks.append(Check(number, candidate.parameters, possible))
-            if surely != possible:
-                sure.append(Check(number + len(self.properties), candidate.parameters, surely))
-            self._about_new(candidate, surely)
-        return checks + sure
-
-    def _about_new(self, candidate: Property, condition: Expr) -> None:
-        """Whether a property can be false of a new request by the values that it brings: nothing looks for that."""
-        brought = {v.name for v in self.folded.rigid_variables if v.keys and not v.partition}
-        if not any(isinstance(node, Read) and node.variable in brought for node in walk(condition)):
-            return
-        for parameter in candidate.parameters:
-            facts = _defaults(condition, parameter, self.layout)
-            if facts != TRUE and any(isinstance(node, Read) and node.variable in brought for node in walk(facts)):
-                self.undecidable.setdefault(candidate.name, f"it may depend on what a new {parameter.domain.name} brings alone")
-
-    def _lacking(self, variables: tuple[str, ...]) -> str:
-        return "it needs " + " and ".join(self.why_hidden(name) for name in variables)
-
-    def why_hidden(self, variable: str) -> str:
-        """A variable with the reason why its values are not known."""
-        if variable in self.header.unknown:
-            return f"'{variable}', which the log does not tell: {self.header.unknown[variable]}"
-        for name, reason in self.header.silent.items():
-            if any(update.variable == variable for update in self.folded.action(name).updates):
-                return f"'{variable}', which {name} changes unseen: {reason}"
-        if self.header.starts == "unknown" and isinstance(self.folded.by_name[variable].initial, Anything):
-            return f"'{variable}', which is not known at the first event"
-        tainted = partial(self.original, self.hidden).tainted.get(variable, "")
-        return f"'{variable}' ({tainted})" if tainted else f"'{variable}'"
-
-    def _make_assertions(self) -> dict[tuple[str, int], int]:
-        numbers = {candidate.name: number for number, candidate in enumerate(self.properties)}
-        found = {}
-        for action in self.folded.actions:
-            for position, assertion in enumerate(action.assertions):
-                name = f"assert:{action.name}:{assertion.name}"
-                found[action.name, position] = numbers[name]
-                if self.partial is not None:
-                    both = rails(assertion.condition, self.partial.unknown)
-                    if both.possible != both.yes:
-                        self.undecidable[name] = "it reads what the log does not tell"
-        return found
-
-    def _make_sure_guards(self) -> list[SureGuard]:
-        if self.partial is None:
-            return []
-        found = []
-        for action in self.folded.actions:
-            for number, guard in enumerate(action.guards):
-                both = rails(guard.condition, self.partial.unknown)
-                if both.possible != both.yes:
-                    found.append(SureGuard(action.name, number, both.yes))
-        return found
-
-    def _finals(self, *, possible: bool) -> dict[str, list[Callable[..., Any]]]:
-        """For each sort whether an element of it has ended."""
-        found: dict[str, list[Callable[..., Any]]] = {}
-        for final in self.folded.finals:
-            if len(final.parameters) == 1 and final.parameters[0].domain.name in self.names:
-                condition = final.condition
-                if self.partial is not None:
-                    both = rails(condition, self.partial.unknown)
-                    condition = both.possible if possible else both.yes
-                found.setdefault(final.parameters[0].domain.name, []).append(value_of(condition, final.parameters, self.layout))
-        return found
-
-    def _compile(self) -> None:
-        makers, self.sources = handlers(self.system, self.layout, self.events, self._checks, self._assertions, self._sure)
-        # Containers of indices that were asked for while compiling.
-        self.state.cells += [{} for _ in range(len(self.layout.stores) + len(self.layout.indices) - len(self.state.cells))]
+        self._premises = dict(plan.premises)
+        self._put = plan.put
         hooks = cast(Any, self)
         self._handlers = {
             self.events.actions[name].type: make(self.state.cells, self.state.out_of_range, self._found, self._maybe, hooks)
-            for name, make in makers.items()
+            for name, make in plan.makers.items()
         }
-
-    def _start(self) -> None:
-        """The state before the first event. Raises UsageError where header or spec do not allow it."""
-        cells, ranges = self.state.cells, self.state.out_of_range
-        if self.events.partition is not None:
-            for (_, element), member in self.instance.part_of.items():
-                self._put[self.events.partition.name](cells, ranges, (element,), member)
-        given = {}
-        for name, value in self.header.values.items():
-            given[name] = self._value(self.folded.by_name[name], value)
-            self._put[name](cells, ranges, (), given[name])
-        # Before anything has happened one element is like another, so that two of each sort tell everything.
-        sizes = dict.fromkeys(self.names, 2) | {name: min(size, 2) for name, size in self.events.sizes.items()}
-        small = Instance.make(self.system, sizes)
-        plain = {variable.name: default_value(small, variable) for variable in small.system.variables} | given
-        start = State(
-            tuple(
-                small.part_of[PAGE, cast(int, index[0])] if self._is_partition(name) else plain[name]
-                for name, index in small.rigid_layout.places
-            ),
-            tuple(plain[name] for name, _ in small.state_layout.places),
-        )
-        interpreter = Interpreter(small)
-        for condition in (*self.system.assumptions, *self.system.initial):
-            if not interpreter.holds_for_all(condition, start):
-                raise UsageError(f"{self.system.name} cannot start as the header says: '{condition.name}' is false ({condition.at})")
-        for check in self._checks:
-            if not interpreter.holds_for_all(Condition("", check.parameters, check.condition), start):
-                name = self.properties[check.number % len(self.properties)].name
-                self.undecidable[name] = "it is not surely true before the first event"
-
-    def _is_partition(self, name: str) -> bool:
-        return self.events.partition is not None and name == self.events.partition.name
-
-    def _value(self, variable: Variable, value: object, event: Any = None) -> Value:
-        """A value of the log as one of the variable. Raises UsageError for one that it cannot have."""
-        match variable.type:
-            case Bool() if isinstance(value, bool):
-                return value
-            case Number() if isinstance(value, int) and not isinstance(value, bool):
-                return value
-            case Element(Enumeration(members=members)) | Maybe(Enumeration(members=members)) if value in members:
-                return value
-            case Element(Sort(name=sort)) | Maybe(Sort(name=sort)) if isinstance(value, str) and sort in self.names:
-                return self._number(sort, value, 1 if event is None else self._offset + event.seq)
-        raise UsageError(f"{printable(repr(value), 80)} is not a {describe(variable.type)}, as '{variable.name}' needs")
-
-    def _conditions_of_new(self) -> dict[str, list[tuple[Condition, Callable[..., Any]]]]:
-        """What must be true of the values that an element brings."""
-        found: dict[str, list[tuple[Condition, Callable[..., Any]]]] = {}
-        brought = {v.name: v.keys[0].name for v in self.folded.rigid_variables if v.keys and not v.partition}
-        for condition in (*self.system.assumptions, *self.system.initial):
-            sorts = {brought[node.variable] for node in walk(condition.condition) if isinstance(node, Read) and node.variable in brought}
-            for sort in sorts:
-                if [parameter.domain.name for parameter in condition.parameters] != [sort]:
-                    self.unsure[condition.name] = (1, f"{condition.name} cannot be told of one {sort} at a time")
-                else:
-                    function = value_of(condition.condition, condition.parameters, self.layout)
-                    found.setdefault(sort, []).append((condition, function))
-        return found
-
-    def _make_premises(self) -> dict[str, Callable[..., Any]]:
-        """For each property whether the left side of its implication is true of anything, as far as the log tells that."""
-        hidden = self.partial.unknown if self.partial is not None else frozenset[str]()
-        found = {}
-        for candidate in self.properties:
-            left = premise(candidate.condition) if candidate.kind is PropertyKind.INVARIANT else None
-            if left is not None and not any(isinstance(node, Read) and node.variable in hidden for node in walk(left)):
-                some = Quantified(Binder.ANY, candidate.parameters, left)
-                found[candidate.name] = value_of(some, (), self.layout)
-        return found
 
     # -- following
 
@@ -377,11 +163,13 @@ class Monitor:
             sort = taken.parameter.domain.name
             if not taken.is_name or refused.moved or not isinstance(element, int):
                 continue
-            if any(ended(self.state.cells, element) for ended in self._over.get(sort, ())):
+            if any(ended(self.state.cells, element) for ended in self.plan.over.get(sort, ())):
+                if self._related(sort, element):
+                    raise Stop(f"line {line}: the {sort.lower()} has ended with something in flight, and its id appears again")
                 self.names[sort].detach(getattr(event, taken.field))
                 self.reused += 1
                 again = True
-            elif any(ended(self.state.cells, element) for ended in self._maybe_over.get(sort, ())):
+            elif any(ended(self.state.cells, element) for ended in self.plan.maybe_over.get(sort, ())):
                 raise Stop(f"line {line}: the {sort.lower()} may have ended, as far as is known, and its id may be used again")
         if again:
             try:
@@ -391,7 +179,7 @@ class Monitor:
                 self.reused -= 1
         guard: Guard | Condition | None = refused.condition
         if guard is None and refused.number >= 0:
-            guard = self.system.action(entry.action.name).guards[refused.number]
+            guard = self.plan.system.action(entry.action.name).guards[refused.number]
         self.unexplained = Unexplained(entry.action, refused.binding, guard, line, event.seq, event)
         raise _Unexplained
 
@@ -405,7 +193,7 @@ class Monitor:
                 self._broke(Broken(name, binding, line, event.seq), event)
         self._found.clear()
         for slot, _ in self.state.out_of_range:
-            name = f"range:{self.system.variables[slot].name}"
+            name = f"range:{self.plan.system.variables[slot].name}"
             if name not in self.broken:
                 self._broke(Broken(name, (), line, event.seq), event)
 
@@ -425,10 +213,10 @@ class Monitor:
 
     def unsure_guards(self) -> set[str]:
         """Guards of events that were taken though nothing says that they were true."""
-        return {f"{action}: {self.folded.action(action).guards[number].name}" for action, number in self._maybe}
+        return {f"{action}: {self.plan.folded.action(action).guards[number].name}" for action, number in self._maybe}
 
     @property
-    def instance_sizes(self) -> tuple[tuple[str, int], ...]:
+    def sizes(self) -> tuple[tuple[str, int], ...]:
         """The sizes of the pools."""
         return tuple(self.events.sizes.items())
 
@@ -441,12 +229,18 @@ class Monitor:
     def naming(self, sort: str) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
         """Functions for the names of a sort: get one, introduce one, and compare what is said of one with what is known."""
         rigid = self.events.rigid_of(sort)
+        lists = self.events.lists_of(sort)
 
         def new(name: str, values: Any, event: Any) -> int:
-            return self._introduce(sort, rigid, name, values, event)
+            element = self._introduce(sort, rigid, name, values, event)
+            if lists and values is not None:
+                self._add(lists, element, values, event)
+            return element
 
-        def same(element: int, values: Any) -> None:
-            self._same(sort, rigid, element, values)
+        def same(element: int, values: Any, event: Any) -> None:
+            self._same(sort, rigid, element, values, event)
+            if lists:
+                self._add(lists, element, values, event)
 
         return self.names[sort].number.get, new, same
 
@@ -473,12 +267,12 @@ class Monitor:
                     f"it is the first event of a {sort.lower()} and brings no value for '{variable.name}', "
                     "which the header does not declare unknown"
                 )
-            brought.append((variable.name, self._value(variable, value, event)))
+            brought.append((variable.name, self._value(variable, value, self._offset + event.seq)))
         element = self._number(sort, name, self._offset + event.seq)
         cells, ranges = self.state.cells, self.state.out_of_range
         for variable_name, value in brought:
             self._put[variable_name](cells, ranges, (element,), value)
-        for condition, holds in self._introduced.get(sort, ()):
+        for condition, holds in self.plan.introduced.get(sort, ()):
             if not holds(cells, element):
                 raise Refused(ASSUMPTION, self._binding_of(sort, element, event), False, condition)
         return element
@@ -496,18 +290,42 @@ class Monitor:
             element = names.give(name, line)
         return element
 
-    def _same(self, sort: str, rigid: tuple[Variable, ...], element: int, values: Any) -> None:
+    def _same(self, sort: str, rigid: tuple[Variable, ...], element: int, values: Any, event: Any) -> None:
         for variable in rigid:
             value = getattr(values, variable.name)
-            if value is not None and self._value(variable, value) != self.state.get(variable.name, (element,)):
+            if value is not None and self._value(variable, value, self._offset + event.seq) != self.state.get(variable.name, (element,)):
                 raise _Bad(f"'{variable.name}' of the {sort.lower()} is not what it was in an earlier event")
+
+    def _add(self, lists: tuple[Variable, ...], element: int, values: Any, event: Any) -> None:
+        """Note what an event adds to the rigid relations of an element."""
+        for variable in lists:
+            for name in getattr(values, variable.name) or ():
+                other = self._number(variable.keys[1].name, name, self._offset + event.seq)
+                self._put[variable.name](self.state.cells, self.state.out_of_range, (element, other), True)
+
+    def _value(self, variable: Variable, value: object, line: int) -> Value:
+        """A value of the log as one of the variable; a name becomes an element."""
+        match variable.type:
+            case Element(Sort(name=sort)) | Maybe(Sort(name=sort)) if isinstance(value, str) and sort in self.names:
+                return self._number(sort, value, line)
+        return plain_value(variable, value)
+
+    def _related(self, sort: str, element: int) -> bool:
+        """Whether a relation of the state has the element beside another: it holds something, or an operation is in flight."""
+        for variable in self.plan.system.state_variables:
+            places = [position for position, key in enumerate(variable.keys) if key.name == sort]
+            if len(variable.keys) > 1 and any(
+                index[position] == element for index, _ in self.state.stored(variable.name) for position in places
+            ):
+                return True
+        return False
 
     # -- forgetting
 
     def gather(self) -> None:
         """Forget what nothing refers to, where much has come together."""
         for sort, limit in self._limits.items():
-            if self.names[sort].held > limit and sort in self._gathered:
+            if self.names[sort].held > limit:
                 self.collect(sort)
                 self._limits[sort] = max(FIRST_COLLECTION, 2 * self.names[sort].held)
 
@@ -517,7 +335,7 @@ class Monitor:
         referred: set[Any] = set()
         own: set[Any] = set()
         singles = []
-        for variable in self.system.variables:
+        for variable in self.plan.system.variables:
             keys = [position for position, key in enumerate(variable.keys) if key.name == sort]
             as_value = isinstance(variable.type, Maybe | Element) and variable.type.domain.name == sort
             if keys == [0] and len(variable.keys) == 1:
@@ -528,18 +346,22 @@ class Monitor:
                 if as_value and value is not None:
                     referred.add(value)
                 if len(variable.keys) > 1:
-                    referred.update(index[position] for position in keys)
+                    # What is told once of an element does not keep it.
+                    referred.update(index[position] for position in keys if not (variable.rigid and position == 0))
                 elif keys and not variable.rigid:
                     own.add(index[0])
         cells, ranges = self.state.cells, self.state.out_of_range
-        ended = self._over.get(sort, ())
+        ended = self.plan.over.get(sort, ())
         for element in names.elements():
             if element in referred or (element in own and not any(over(cells, element) for over in ended)):
                 continue
             for variable in singles:
-                default = self.layout.stores[variable.name].default
+                default = self.plan.layout.stores[variable.name].default
                 if self.state.get(variable.name, (element,)) != default:
                     self._put[variable.name](cells, ranges, (element,), default)
+            for variable in self.events.lists_of(sort):
+                for other in tuple(self.state.row(variable.name, element)):
+                    self._put[variable.name](cells, ranges, (element, other), False)
             names.take(element)
 
 
@@ -547,17 +369,3 @@ class _Unexplained(Exception):
     """The event that was just noted is no step."""
 
 
-def _defaults(condition: Expr, parameter: Bound, layout: StoreLayout) -> Expr:
-    """A condition for an element of which nothing has been said yet: every variable of the state has its default there."""
-    if isinstance(condition, Named):
-        return _defaults(condition.body, parameter, layout)
-    if isinstance(condition, Read) and parameter in condition.index and not layout.stores[condition.variable].variable.rigid:
-        return Const(layout.stores[condition.variable].default, condition.type)
-    if isinstance(condition, Quantified) and any(variable.name == parameter.name for variable in condition.variables):
-        return condition
-    changed = rebuild(condition, lambda part: _defaults(part, parameter, layout))
-    if isinstance(changed, Apply):
-        return simplify(changed.operator, changed.arguments, changed.type)
-    if isinstance(changed, Quantified) and changed.binder is not Binder.COUNT and isinstance(changed.body, Const):
-        return changed.body
-    return changed

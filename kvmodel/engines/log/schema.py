@@ -31,7 +31,8 @@ class Header(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True, fro
     spec: Annotated[Text, msgspec.Meta(description="The spec to check the log against, unless --spec names another.")] = ""
     flags: Annotated[dict[Name, bool], msgspec.Meta(description="Flags of the spec, as this deployment has them.")] = {}
     values: Annotated[
-        dict[Name, Rigid], msgspec.Meta(description="Values that never change and belong to no request: limits, context.")
+        dict[Name, Rigid | list[Index]],
+        msgspec.Meta(description="What never changes and belongs to no request: limits, context; a list of pages for a set of them."),
     ] = {}
     silent: Annotated[
         dict[Name, Text], msgspec.Meta(description="Actions that happen without an event, each with the reason. Others are never assumed.")
@@ -59,7 +60,8 @@ class Event(msgspec.Struct, omit_defaults=True, gc=False):
     node: Annotated[str, msgspec.Meta(description="Where it happened. Must be the action's node, where the spec gives it one.")] = ""
     pool: Annotated[str, msgspec.Meta(description="The pool of `pages`, where neither the action nor `node` tells.")] = ""
     values: Annotated[
-        dict[str, Rigid] | None, msgspec.Meta(description="Values of the request that never change, in its first event: prompt.")
+        dict[str, Rigid | list[Name]] | None,
+        msgspec.Meta(description="What never changes of the request: in its first event (prompt); lists may be added to (begins_with)."),
     ] = None
     ts: Annotated[float, msgspec.Meta(description="Seconds, from any beginning. For people; the order is that of `seq`.")] = 0.0
 

@@ -100,7 +100,7 @@ class _Teller:
     def __init__(self, monitor: Monitor, redaction: Redaction) -> None:
         self.monitor = monitor
         self.redaction = redaction
-        self.system = monitor.original if monitor.partial is None else monitor.system
+        self.system = monitor.plan.original if monitor.plan.partial is None else monitor.plan.system
 
     def label(self, sort: str, element: int) -> str:
         if sort == PAGE:
@@ -152,7 +152,7 @@ class _Teller:
         for name, index in layout.places:
             keys = self.system.by_name[name].keys
             text = place(name, tuple(small.label(key, part) for key, part in zip(keys, index, strict=True)))
-            value, default = values[name, index], self.monitor.layout.stores[name].default
+            value, default = values[name, index], self.monitor.plan.layout.stores[name].default
             if text in wanted or ((name, index) in direct and value != default):
                 full = _full(keys, index, order)
                 cells[name, full] = self.monitor.state.get(name, full)
@@ -228,7 +228,7 @@ class _Teller:
 
     def page(self, page: int) -> dict[str, Value | frozenset[int]]:
         """What can quickly be told of a page."""
-        state, layout = self.monitor.state, self.monitor.layout
+        state, layout = self.monitor.state, self.monitor.plan.layout
         found: dict[str, Value | frozenset[int]] = {}
         for variable in self.system.state_variables:
             keys = [key.name for key in variable.keys]
@@ -344,7 +344,7 @@ class Watch:
 
     def _again(self, file: BinaryIO, progress: Callable[[str], None] | None) -> dict[int, _Past]:
         """Read the log a second time, and note what became of the places and pages that matter."""
-        monitor = Monitor(self.monitor.original, self.monitor.header)
+        monitor = Monitor(self.monitor.plan)
         teller = _Teller(monitor, self.teller.redaction)
         past = _Past(teller, self.drafts)
         reader = LogReader(file)

@@ -1,0 +1,304 @@
+"""A spec made ready for following logs with one header: what is watched, the code, and what cannot be decided at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from kvmodel.engines.log.code import Check, SureGuard, handlers
+from kvmodel.engines.log.events import PAGE, Events
+from kvmodel.engines.log.schema import Header
+from kvmodel.errors import UsageError, printable
+from kvmodel.language.expressions import TRUE, Apply, Bound, Const, Expr, Named, Quantified, Read, rebuild, walk
+from kvmodel.language.instance import Binding, Instance, State
+from kvmodel.language.operators import Binder, Operator
+from kvmodel.language.system import Anything, Condition, Property, PropertyKind, TransitionSystem, Variable
+from kvmodel.language.types import Bool, Element, Enumeration, Maybe, Number, Value, describe
+from kvmodel.readings.fold import fold_system
+from kvmodel.readings.generated import failing, put, value_of
+from kvmodel.readings.ground import simplify
+from kvmodel.readings.partial import Partial, partial, rails
+from kvmodel.readings.run import Interpreter
+from kvmodel.readings.sparse import SparseState, StoreLayout, default_value
+from kvmodel.readings.vacuity import premise
+
+__all__ = ["Plan", "plain_value"]
+
+LIVE = 1 << 17  # elements of a sort that can have a name at one time, beside one for each page
+
+
+class Plan:
+    """`system` for logs with the header `header`. A plan has no state of its own: many monitors can share one.
+
+    `undecidable` has for each property about which nothing can be said the reason, `uncertain` what else is not sure. Raises
+    UsageError where header and spec do not fit.
+    """
+
+    def __init__(self, system: TransitionSystem, header: Header) -> None:
+        self.header = header
+        self.original = system
+        self.folded = fold_system(system)
+        self.events = Events(self.folded, header)
+        self.hidden = self._hidden()
+        self.partial: Partial | None = partial(system, self.hidden).following if self.hidden else None
+        self.system = self.folded if self.partial is None else self.partial.systems.possible
+        self.properties = tuple(
+            candidate for candidate in self.folded.properties if candidate.kind not in (PropertyKind.REACHABLE, PropertyKind.NO_DEADLOCK)
+        )
+        self.undecidable: dict[str, str] = {}
+        self.uncertain: dict[str, str] = {}
+        self.pages = sum(size for _, size in self.events.pools.values())
+        if not self.pages:
+            raise UsageError("the header's pools have no page")
+        self.sorts = [sort.name for sort in self.system.sorts if sort.name != PAGE]
+        self.capacity = LIVE + self.pages
+        self.instance = Instance.make(self.system, dict.fromkeys(self.sorts, self.capacity) | self.events.sizes, limit=None)
+        self.layout = StoreLayout(self.instance)
+        self.gathered = [sort for sort in self.sorts if not self._is_value(sort)]
+        self.checks = self._make_checks()
+        self.over = self._finals(possible=False)
+        self.maybe_over = self._finals(possible=True) if self.partial is not None else {}
+        self.makers, self.sources = handlers(
+            self.system, self.layout, self.events, self.checks, self._make_assertions(), self._make_sure_guards()
+        )
+        # Every index is known now: the functions that write.
+        self.put = {name: put(store, self.layout) for name, store in self.layout.stores.items()}
+        self.told: list[tuple[str, Binding, Value]] = []
+        if self.events.partition is not None:
+            self.told += [(self.events.partition.name, (element,), member) for (_, element), member in self.instance.part_of.items()]
+        self._check_start()
+        self.introduced = self._conditions_of_new()
+        self.premises = self._make_premises()
+
+    def start(self) -> SparseState:
+        """The state before the first event."""
+        state = SparseState(self.layout, self.layout.empty(), set())
+        for name, index, value in self.told:
+            self.put[name](state.cells, state.out_of_range, index, value)
+        return state
+
+    def _hidden(self) -> frozenset[str]:
+        """The variables whose values the log does not tell: those declared unknown, and what silent actions write."""
+        written = {
+            update.variable for action in self.folded.actions if action.name in self.header.silent for update in action.updates
+        }
+        if self.header.starts == "unknown":
+            pages = [v for v in self.folded.state_variables if isinstance(v.initial, Anything) and any(key.name == PAGE for key in v.keys)]
+            written |= {variable.name for variable in pages}
+        return frozenset(self.header.unknown) | written
+
+    def _is_value(self, sort: str) -> bool:
+        return any(isinstance(v.type, Element) and v.type.domain.name == sort for v in self.system.variables)
+
+    def _make_checks(self) -> list[Check]:
+        """A check for each invariant that must not be false; then, by numbers after those of all properties, one for each that
+        must be surely true."""
+        checks, sure = [], []
+        for number, candidate in enumerate(self.properties):
+            if self.partial is not None and candidate.name in self.partial.undecidable:
+                self.undecidable[candidate.name] = self._lacking(self.partial.undecidable[candidate.name])
+                continue
+            if candidate.kind is not PropertyKind.INVARIANT:
+                continue
+            if self.partial is None:
+                checks.append(Check(number, candidate.parameters, candidate.condition))
+                self._about_new(candidate, candidate.condition)
+                continue
+            possible = self.partial.systems.possible.property(candidate.name).condition
+            surely = self.partial.systems.sure.property(candidate.name).condition
+            if possible != TRUE:
+                checks.append(Check(number, candidate.parameters, possible))
+            if surely != possible:
+                sure.append(Check(number + len(self.properties), candidate.parameters, surely))
+            self._about_new(candidate, surely)
+        return checks + sure
+
+    def _about_new(self, candidate: Property, condition: Expr) -> None:
+        """Whether a property can be false of a new request by the values that it brings: nothing looks for that."""
+        brought = {v.name for v in self.events.rigid}
+        if not any(isinstance(node, Read) and node.variable in brought for node in walk(condition)):
+            return
+        for variable in self.folded.rigid_variables:
+            if len(variable.keys) == 2 and not _only_helps(condition, variable.name, True):
+                self.undecidable.setdefault(candidate.name, f"what is told later of '{variable.name}' may make it false")
+        for parameter in candidate.parameters:
+            facts = _defaults(condition, parameter, self.layout)
+            if facts != TRUE and any(isinstance(node, Read) and node.variable in brought for node in walk(facts)):
+                self.undecidable.setdefault(candidate.name, f"it may depend on what a new {parameter.domain.name} brings alone")
+
+    def _lacking(self, variables: tuple[str, ...]) -> str:
+        return "it needs " + " and ".join(self.why_hidden(name) for name in variables)
+
+    def why_hidden(self, variable: str) -> str:
+        """A variable with the reason why its values are not known."""
+        if variable in self.header.unknown:
+            return f"'{variable}', which the log does not tell: {self.header.unknown[variable]}"
+        for name, reason in self.header.silent.items():
+            if any(update.variable == variable for update in self.folded.action(name).updates):
+                return f"'{variable}', which {name} changes unseen: {reason}"
+        if self.header.starts == "unknown" and isinstance(self.folded.by_name[variable].initial, Anything):
+            return f"'{variable}', which is not known at the first event"
+        tainted = partial(self.original, self.hidden).tainted.get(variable, "")
+        return f"'{variable}' ({tainted})" if tainted else f"'{variable}'"
+
+    def _make_assertions(self) -> dict[tuple[str, int], int]:
+        numbers = {candidate.name: number for number, candidate in enumerate(self.properties)}
+        found = {}
+        for action in self.folded.actions:
+            for position, assertion in enumerate(action.assertions):
+                name = f"assert:{action.name}:{assertion.name}"
+                found[action.name, position] = numbers[name]
+                if self.partial is not None:
+                    both = rails(assertion.condition, self.partial.unknown)
+                    if both.possible != both.yes:
+                        self.undecidable[name] = "it reads what the log does not tell"
+        return found
+
+    def _make_sure_guards(self) -> list[SureGuard]:
+        if self.partial is None:
+            return []
+        found = []
+        for action in self.folded.actions:
+            for number, guard in enumerate(action.guards):
+                both = rails(guard.condition, self.partial.unknown)
+                if both.possible != both.yes:
+                    found.append(SureGuard(action.name, number, both.yes))
+        return found
+
+    def _finals(self, *, possible: bool) -> dict[str, list[Callable[..., Any]]]:
+        """For each sort whether an element of it has ended, as far as a final condition says."""
+        found: dict[str, list[Callable[..., Any]]] = {}
+        for final in self.folded.finals:
+            own = [parameter for parameter in final.parameters if parameter.domain.name in self.sorts]
+            if len(own) != 1:
+                continue
+            condition = final.condition
+            if self.partial is not None:
+                both = rails(condition, self.partial.unknown)
+                condition = both.possible if possible else both.yes
+            others = tuple(parameter for parameter in final.parameters if parameter is not own[0])
+            if others:
+                condition = Quantified(Binder.ALL, others, condition)
+            found.setdefault(own[0].domain.name, []).append(value_of(condition, (own[0],), self.layout))
+        return found
+
+    def _check_start(self) -> None:
+        """What is true before the first event. Raises UsageError where header or spec do not allow it."""
+        given: dict[str, Value] = {}
+        for name, told in self.header.values.items():
+            variable = self.folded.by_name[name]
+            if variable.keys:
+                self.told += [(name, (page,), True) for page in self._listed(variable, told)]
+            else:
+                given[name] = plain_value(variable, told)
+                self.told.append((name, (), given[name]))
+        cells = self.start().cells
+        for condition in (*self.system.assumptions, *self.system.initial):
+            if all(parameter.domain.name == PAGE for parameter in condition.parameters) and failing(condition, self.layout, False)(cells):
+                raise UsageError(f"{self.system.name} cannot start as the header says: '{condition.name}' is false ({condition.at})")
+        for check in self.checks if any(self.folded.by_name[name].keys for name in self.header.values) else ():
+            pages_alone = all(parameter.domain.name == PAGE for parameter in check.parameters)
+            if pages_alone and failing(Condition("", check.parameters, check.condition), self.layout, False)(cells):
+                self.undecidable[self.properties[check.number % len(self.properties)].name] = "it is not surely true before the first event"
+        # Before anything has happened one element is like another, so that two of each sort tell everything.
+        sizes = dict.fromkeys(self.sorts, 2) | {name: min(size, 2) for name, size in self.events.sizes.items()}
+        small = Instance.make(self.system, sizes)
+        plain = {variable.name: default_value(small, variable) for variable in small.system.variables} | given
+        start = State(
+            tuple(
+                small.part_of[PAGE, cast(int, index[0])] if self._is_partition(name) else plain[name]
+                for name, index in small.rigid_layout.places
+            ),
+            tuple(plain[name] for name, _ in small.state_layout.places),
+        )
+        interpreter = Interpreter(small)
+        for condition in (*self.system.assumptions, *self.system.initial):
+            if not interpreter.holds_for_all(condition, start):
+                raise UsageError(f"{self.system.name} cannot start as the header says: '{condition.name}' is false ({condition.at})")
+        for check in self.checks:
+            if not interpreter.holds_for_all(Condition("", check.parameters, check.condition), start):
+                name = self.properties[check.number % len(self.properties)].name
+                self.undecidable[name] = "it is not surely true before the first event"
+
+    def _listed(self, variable: Variable, told: object) -> list[int]:
+        """The pages of a relation in the header."""
+        size = self.pages
+        if not isinstance(told, list) or not all(isinstance(page, int) and page < size for page in told):
+            raise UsageError(f"'{variable.name}' is a list of pages, of which there are {size:,}")
+        return told
+
+    def _is_partition(self, name: str) -> bool:
+        return self.events.partition is not None and name == self.events.partition.name
+
+    def _conditions_of_new(self) -> dict[str, list[tuple[Condition, Callable[..., Any]]]]:
+        """What must be true of the values that an element brings."""
+        found: dict[str, list[tuple[Condition, Callable[..., Any]]]] = {}
+        brought = {v.name: v.keys[0].name for v in self.events.rigid}
+        for condition in (*self.system.assumptions, *self.system.initial):
+            sorts = {brought[node.variable] for node in walk(condition.condition) if isinstance(node, Read) and node.variable in brought}
+            for sort in sorts:
+                if [parameter.domain.name for parameter in condition.parameters] != [sort]:
+                    self.uncertain[condition.name] = f"it cannot be told of one {sort} at a time"
+                else:
+                    function = value_of(condition.condition, condition.parameters, self.layout)
+                    found.setdefault(sort, []).append((condition, function))
+        return found
+
+    def _make_premises(self) -> dict[str, Callable[..., Any]]:
+        """For each property whether the left side of its implication is true of anything, as far as the log tells that."""
+        hidden = self.partial.unknown if self.partial is not None else frozenset[str]()
+        found = {}
+        for candidate in self.properties:
+            left = premise(candidate.condition) if candidate.kind is PropertyKind.INVARIANT else None
+            if left is not None and not any(isinstance(node, Read) and node.variable in hidden for node in walk(left)):
+                some = Quantified(Binder.ANY, candidate.parameters, left)
+                found[candidate.name] = value_of(some, (), self.layout)
+        return found
+
+
+def plain_value(variable: Variable, value: object) -> Value:
+    """A value of the log as one of the variable, where that is no name. Raises UsageError for one that it cannot have."""
+    match variable.type:
+        case Bool() if isinstance(value, bool):
+            return value
+        case Number() if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        case Element(Enumeration(members=members)) | Maybe(Enumeration(members=members)) if value in members:
+            return value
+    raise UsageError(f"{printable(repr(value), 80)} is not a {describe(variable.type)}, as '{variable.name}' needs")
+
+
+def _defaults(condition: Expr, parameter: Bound, layout: StoreLayout) -> Expr:
+    """A condition for an element of which nothing has been said yet: every variable of the state has its default there."""
+    if isinstance(condition, Named):
+        return _defaults(condition.body, parameter, layout)
+    if isinstance(condition, Read) and parameter in condition.index and not layout.stores[condition.variable].variable.rigid:
+        return Const(layout.stores[condition.variable].default, condition.type)
+    if isinstance(condition, Quantified) and any(variable.name == parameter.name for variable in condition.variables):
+        return condition
+    changed = rebuild(condition, lambda part: _defaults(part, parameter, layout))
+    if isinstance(changed, Apply):
+        return simplify(changed.operator, changed.arguments, changed.type)
+    if isinstance(changed, Quantified) and changed.binder is not Binder.COUNT and isinstance(changed.body, Const):
+        return changed.body
+    return changed
+
+
+def _only_helps(expr: Expr, name: str, positive: bool) -> bool:
+    """Whether a relation, where it becomes true, cannot make a condition false."""
+    if not any(isinstance(node, Read) and node.variable == name for node in walk(expr)):
+        return True
+    match expr:
+        case Named(body=body):
+            return _only_helps(body, name, positive)
+        case Read(variable=variable, index=index):
+            return variable == name and positive and not any(isinstance(node, Read) for part in index for node in walk(part))
+        case Quantified(binder=Binder.ALL | Binder.ANY, body=body):
+            return _only_helps(body, name, positive)
+        case Apply(operator=Operator.NOT, arguments=(part,)):
+            return _only_helps(part, name, not positive)
+        case Apply(operator=Operator.AND | Operator.OR, arguments=parts):
+            return all(_only_helps(part, name, positive) for part in parts)
+        case Apply(operator=Operator.IMPLIES, arguments=(left, right)):
+            return _only_helps(left, name, not positive) and _only_helps(right, name, positive)
+    return False
