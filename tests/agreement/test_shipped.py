@@ -19,7 +19,7 @@ from tests.agreement.oracle import Oracle
 from tests.agreement.readings import READINGS, Compiled, disagreements
 
 SPECS = tuple(listing.name for listing in shipped())
-OFTEN = ("handoff", "handoff:buggy", "handoff:sglang-0.5.21-truncating", "pages:one-pool")
+OFTEN = ("handoff", "handoff:buggy", "handoff:sglang-0.5.21-truncating", "pages:one-pool", "cached")
 MOSTLY_SLOW = [pytest.param(spec, marks=() if spec in OFTEN else pytest.mark.slow) for spec in SPECS]
 
 

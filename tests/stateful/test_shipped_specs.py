@@ -26,7 +26,12 @@ def lengths(spec: str) -> dict[str, int | None]:
     return {name: int(cell.strip("*")) if cell.startswith("**") else None for name, cell in found.items()}
 
 
-@pytest.mark.parametrize("spec", SPECS)
+def often(spec: str) -> bool:
+    """The faults of `cached` are many, and they differ by a flag."""
+    return not spec.startswith("cached:")
+
+
+@pytest.mark.parametrize("spec", [pytest.param(spec, marks=() if often(spec) else pytest.mark.slow) for spec in SPECS])
 def test_no_run_violates_what_holds(spec: str) -> None:
     holding = [name for name, length in lengths(spec).items() if length is None]
     machine = machine_for(load_spec(spec), properties=holding)
@@ -38,6 +43,15 @@ def test_no_run_violates_what_holds(spec: str) -> None:
 # Early enough, or little enough in the way, to be found in a few hundred runs. What needs a write that lands at just the
 # wrong moment (isolated_read where only quarantine is missing or gives up) is for the exact readings.
 FOUND = {
+    "cached:key-survives-reuse": ("index_matches_content",),
+    "cached:key-without-salt": ("exclusive_owner", "isolated_read"),
+    "cached:indexed-before-arrival": ("index_matches_content",),
+    "cached:free-ignores-count": ("pages_conserved", "no_double_free"),
+    "cached:double-free": ("no_double_free",),
+    "cached:hit-and-new": ("exclusive_owner",),
+    "cached:freed-while-queued": ("isolated_write",),
+    "cached:abort-frees-target": ("isolated_write", "isolated_read"),
+    "cached:lease-expires": ("isolated_write", "isolated_read"),
     "handoff:buggy": ("isolated_read", "fresh_read", "honest_status"),
     "handoff:prefill-door-alone": ("pages_conserved", "no_deadlock"),
     "handoff:length-check-alone": ("no_internal_error",),
@@ -55,7 +69,10 @@ FOUND = {
     "pages:one-pool-without-quarantine": ("isolated_write", "no_use_after_free"),
     "tenants:buggy": ("honest_status",),
 }
+RARE = {"cached:hit-stays-free"}  # two requests that begin alike, and the second comes when the first has ended
+DETOUR = 3  # shrinking leaves steps out; it does not put a release in the place of an abort, the end of a read and a drain
 QUICK = (
+    ("cached:abort-frees-target", "isolated_write"),
     ("handoff:buggy", "isolated_read"),
     ("handoff:prefill-door-alone", "no_deadlock"),
     ("pages:one-pool-without-quarantine", "isolated_write"),
@@ -63,7 +80,7 @@ QUICK = (
 
 
 def test_every_spec_with_a_violation_has_one_that_is_found() -> None:
-    assert set(FOUND) == {spec for spec in SPECS if any(length is not None for length in lengths(spec).values())}
+    assert set(FOUND) | RARE == {spec for spec in SPECS if any(length is not None for length in lengths(spec).values())}
 
 
 @pytest.mark.parametrize(
@@ -79,7 +96,7 @@ def test_a_violation_is_found_and_shrunk(spec: str, name: str) -> None:
     shortest = lengths(spec)[name]
     assert result.verdict is Verdict.VIOLATED
     assert shortest is not None
-    assert result[name].length in range(shortest, shortest + 3)
+    assert result[name].length in range(shortest, shortest + 3 + DETOUR * spec.startswith("cached"))
 
 
 @pytest.mark.slow
