@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from kvmodel.engines.adapter import Admission, Capability, Tokens
@@ -31,7 +32,7 @@ class TokenAdapter:
         self.allocator = self._make(booted, pages, sorts)
 
     def _make(self, release: Release, pages: int, sorts: bool) -> Any:
-        import torch
+        torch = import_module("torch")
 
         kind = release.symbol("srt.mem_cache.allocator", "TokenToKVPoolAllocator")
         return kind(pages, torch.float32, "cpu", None, sorts)
@@ -57,7 +58,7 @@ class TokenAdapter:
         return listed(self.allocator.alloc(1))
 
     def free(self, request: str) -> None:
-        import torch
+        torch = import_module("torch")
 
         self.allocator.free(torch.tensor(self.places.pop(request)))
 
@@ -80,14 +81,14 @@ class PagedAdapter(TokenAdapter):
         super().__init__(release, pages, sorts=sorts)
 
     def _make(self, release: Release, pages: int, sorts: bool) -> Any:
-        import torch
+        torch = import_module("torch")
 
         kind = release.symbol("srt.mem_cache.allocator", "PagedTokenToKVPoolAllocator")
         drift.use_cpu_kernels()
         return kind(pages * self.page_size, self.page_size, torch.float32, "cpu", None, sorts)
 
     def _places(self, count: int) -> list[int] | None:
-        import torch
+        torch = import_module("torch")
 
         if -(-count // self.page_size) * self.page_size > self.allocator.available_size():
             return None
@@ -95,7 +96,7 @@ class PagedAdapter(TokenAdapter):
         return listed(self.allocator.alloc_extend(zero, zero, end, end, torch.tensor([-1]), count))
 
     def _place_after(self, places: list[int]) -> list[int] | None:
-        import torch
+        torch = import_module("torch")
 
         if len(places) % self.page_size == 0 and self.allocator.available_size() < self.page_size:
             return None

@@ -26,13 +26,18 @@ KNOWN = f"{RELEASES[0]} and {RELEASES[1]} to {RELEASES[-1]}"
 
 # Kernels, model code, tokenizers, images and sound, HTTP servers, metrics, other transports.
 MISSING = frozenset(
-    "IPython PIL aiohttp anthropic apache_tvm_ffi av blobfile cloudpickle compressed_tensors cuda cuda_tile cutlass datasets decord decord2 "
-    "deep_ep deep_gemm dill distro easydict einops fastapi flashinfer gguf grpc helion humming interegular kernels llguidance "
-    "mistral_common modelscope mooncake multipart nixl numba nvshmem openai openai_harmony opentelemetry orjson outlines outlines_core "
-    "partial_json_parser prometheus_client py_spy pybase64 pynvml quack ray requests scipy sentencepiece setproctitle sgl_kernel "
-    "smg_grpc_proto smg_grpc_servicer soundfile tiktoken tilelang timm torch_memory_saver torchao torchaudio torchcodec torchvision tqdm "
-    "tvm_ffi uvicorn uvloop watchfiles xgrammar xxhash zstandard".split()
-)
+    {
+        "IPython", "PIL", "aiohttp", "anthropic", "apache_tvm_ffi", "av", "blobfile", "cloudpickle",
+        "compressed_tensors", "cuda", "cuda_tile", "cutlass", "datasets", "decord", "decord2", "deep_ep", "deep_gemm",
+        "dill", "distro", "easydict", "einops", "fastapi", "flashinfer", "gguf", "grpc", "helion", "humming",
+        "interegular", "kernels", "llguidance", "mistral_common", "modelscope", "mooncake", "multipart", "nixl",
+        "numba", "nvshmem", "openai", "openai_harmony", "opentelemetry", "orjson", "outlines", "outlines_core",
+        "partial_json_parser", "prometheus_client", "py_spy", "pybase64", "pynvml", "quack", "ray", "requests", "scipy",
+        "sentencepiece", "setproctitle", "sgl_kernel", "smg_grpc_proto", "smg_grpc_servicer", "soundfile", "tiktoken",
+        "tilelang", "timm", "torch_memory_saver", "torchao", "torchaudio", "torchcodec", "torchvision", "tqdm",
+        "tvm_ffi", "uvicorn", "uvloop", "watchfiles", "xgrammar", "xxhash", "zstandard",
+    }
+)  # fmt: skip
 
 
 class Driver:
@@ -242,8 +247,9 @@ def kernel_sources_claimed(root: Path) -> Iterator[None]:
     def claimed(path: Path, *arguments: Any, **named: Any) -> bool:
         return exists(path, *arguments, **named) or (path.name in ("include", "csrc") and path.is_relative_to(root.resolve()))
 
-    Path.exists = claimed  # type: ignore[method-assign]
+    replaced: Any = Path
+    replaced.exists = claimed
     try:
         yield
     finally:
-        Path.exists = exists  # type: ignore[method-assign]
+        replaced.exists = exists

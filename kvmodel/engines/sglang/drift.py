@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 from kvmodel.engines.sglang.boot import Release, StandIn
@@ -70,11 +71,10 @@ def one_rank(release: Release) -> None:
                 vars(module)["get_parallel"] = lambda: parallel
             if "get_tensor_model_parallel_rank" in vars(module):  # up to 0.5.11
                 vars(module)["get_tensor_model_parallel_rank"] = lambda: 0
-    import torch.distributed
-
-    if not torch.distributed.is_initialized():
+    distributed = import_module("torch.distributed")
+    if not distributed.is_initialized():
         hook = sys.excepthook
-        torch.distributed.init_process_group(backend="gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+        distributed.init_process_group(backend="gloo", store=distributed.HashStore(), rank=0, world_size=1)
         sys.excepthook = hook  # not torch's, which says "[rank0]"
 
 
@@ -191,7 +191,7 @@ def set_lengths(release: Release, request: Any, length: int) -> None:
 
 
 def mark_computed(request: Any, length: int) -> None:
-    """The forward pass covers the first `length` tokens: ``fill_ids`` up to 0.5.11, ``set_extend_range`` up to 0.5.21, then ``extend_end``."""
+    """The forward pass covers the first `length` tokens (``fill_ids`` up to 0.5.11, ``set_extend_range`` up to 0.5.21, ``extend_end``)."""
     if hasattr(request, "full_untruncated_fill_ids"):
         request.full_untruncated_fill_ids = request.origin_input_ids[:]
         if hasattr(request, "set_extend_range"):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from kvmodel.engines.sglang.boot import Release, StandIn
 from kvmodel.engines.sglang.drift import announces_aborts
@@ -97,14 +97,14 @@ class Loopback:
         for name, buffer in vars(self.prefill.metadata).items():
             other = getattr(self.decode.metadata, name, None)
             if hasattr(buffer, "data_ptr") and hasattr(other, "data_ptr"):
-                other[target] = buffer[source]
+                cast(Any, other)[target] = buffer[source]
 
 
 def implementation(release: Release, base: str, ours: type, wire: Loopback) -> type:
     """Our sender or receiver as a subclass of the release's. Raises EngineDriftError where that wants more methods."""
     parent = release.symbol("srt.disaggregation.base.conn", base)
     made = type(ours.__name__, (ours, parent), {"wire": wire})
-    lacking = getattr(made, "__abstractmethods__", frozenset())
+    lacking: frozenset[str] = getattr(made, "__abstractmethods__", frozenset())
     if lacking:
         raise release.drift(f"{base} as it was", f"it now wants {', '.join(sorted(lacking))}")
     return made

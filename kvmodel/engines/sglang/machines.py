@@ -25,7 +25,7 @@ MACHINES = (
         lambda release: HandoffAdapter(release, SMALL_PREFILL),
         200,
         30,
-        variant="handoff/sglang-0.5.16",
+        variant="handoff:sglang-0.5.16",
     ),
     Machine(
         "late-write",
@@ -33,7 +33,7 @@ MACHINES = (
         lambda release: HandoffAdapter(release, SMALL_DECODE),
         300,
         30,
-        variant="handoff/abort-without-quarantine",
+        variant="handoff:abort-without-quarantine",
     ),
     Machine(
         "deadline",
@@ -42,7 +42,7 @@ MACHINES = (
         300,
         30,
         frozenset({Capability.EXPIRE}),
-        variant="handoff/quarantine-gives-up",
+        variant="handoff:quarantine-gives-up",
     ),
     Machine(
         "truncating",
@@ -50,6 +50,6 @@ MACHINES = (
         lambda release: HandoffAdapter(release, TRUNCATING),
         200,
         30,
-        variant="handoff/sglang-0.5.21-truncating",
+        variant="handoff:sglang-0.5.21-truncating",
     ),
 )

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from kvmodel.engines.sglang import drift
@@ -90,26 +91,36 @@ class Node:
     """One node: its pools, its scheduler and its answers. `pool` is "prefill" or "decode"."""
 
     def __init__(self, release: Release, pool: str, pages: int, settings: Settings, arguments: Any) -> None:
-        import torch
+        torch = import_module("torch")
 
         self.release, self.pool, self.pages, self.page_size = release, pool, pages, settings.page_size
         tokens = pages * settings.page_size
         kind = release.symbol("srt.mem_cache.memory_pool", "MHATokenToKVPool")
         self.memory = release.call(
             kind,
-            **{"size": tokens, "page_size": settings.page_size, "dtype": torch.float64, "head_num": 1, "head_dim": 1, "layer_num": 1},
-            **{"device": "cpu", "enable_memory_saver": False, "enable_alt_stream": False},
+            size=tokens,
+            page_size=settings.page_size,
+            dtype=torch.float64,
+            head_num=1,
+            head_dim=1,
+            layer_num=1,
+            device="cpu",
+            enable_memory_saver=False,
+            enable_alt_stream=False,
         )
         self.rows_of_memory = self.memory.k_buffer[0]
         self.rows_of_memory.zero_()
         allocator = release.symbol("srt.mem_cache.allocator", "PagedTokenToKVPoolAllocator")
         # sorted, as the scheduler has it where prefill and decode are apart
         self.allocator = allocator(tokens, settings.page_size, torch.float64, "cpu", self.memory, True)
-        module, name = ("disaggregation.decode", "DecodeReqToTokenPool") if pool == "decode" else ("mem_cache.memory_pool", "ReqToTokenPool")
+        rows = ("disaggregation.decode", "DecodeReqToTokenPool") if pool == "decode" else ("mem_cache.memory_pool", "ReqToTokenPool")
         self.rows = release.call(
-            release.symbol(f"srt.{module}", name),
-            **{"size": settings.requests, "max_context_len": max(64, 2 * tokens), "device": "cpu"},
-            **{"enable_memory_saver": False, "pre_alloc_size": settings.requests},
+            release.symbol(f"srt.{rows[0]}", rows[1]),
+            size=settings.requests,
+            max_context_len=max(64, 2 * tokens),
+            device="cpu",
+            enable_memory_saver=False,
+            pre_alloc_size=settings.requests,
         )
         self.cache = drift.make_cache(release, self.rows, self.allocator, settings.page_size)
         buffers = release.symbol("srt.disaggregation.utils", "MetadataBuffers")
@@ -223,11 +234,12 @@ class Node:
         number = drift.row_number(request)
         if number is None:
             return ()
-        return tuple(int(place) // self.page_size for place in self.rows.req_to_token[number, : drift.allocated_length(request) : self.page_size])
+        places = self.rows.req_to_token[number, : drift.allocated_length(request) : self.page_size]
+        return tuple(place // self.page_size for place in places.tolist())
 
     def write_row(self, request: Any, first: int, places: Any) -> None:
         """Enter places into the request's row, and count them as its own."""
-        import torch
+        torch = import_module("torch")
 
         end = first + len(places)
         self.rows.write((drift.row_number(request), slice(first, end)), places.to(torch.int32))
@@ -293,8 +305,11 @@ class Nodes:
             clear_deferred_abort_state=lambda room: None,
         )
         common: dict[str, Any] = {
-            **{"draft_token_to_kv_pool": None, "gpu_id": 0, "bootstrap_port": 8998, "gloo_group": None},
-            **{"tp_rank": 0, "tp_size": 1, "dp_size": 1, "pp_rank": 0, "pp_size": 1, "scheduler_stage_metrics": Silent()},
+            **dict.fromkeys(("gpu_id", "tp_rank", "pp_rank"), 0),
+            **dict.fromkeys(("tp_size", "dp_size", "pp_size"), 1),
+            **dict.fromkeys(("draft_token_to_kv_pool", "gloo_group")),
+            "bootstrap_port": 8998,
+            "scheduler_stage_metrics": Silent(),
         }
         prefill, decode = self.prefill, self.decode
         door = with_manager(release.symbol("srt.disaggregation.prefill", "PrefillBootstrapQueue"), manager)
@@ -351,7 +366,7 @@ class Nodes:
 
     def schedule_prefill(self) -> tuple[Computation, ...]:
         """One round of prefill's loop up to the forward pass: which requests are bootstrapped, and those that fit get their pages."""
-        import torch
+        torch = import_module("torch")
 
         node, scheduler = self.prefill, self.prefill.scheduler
         work: list[Computation] = []
@@ -380,7 +395,7 @@ class Nodes:
 
     def finish_prefill(self, work: Sequence[Computation], sampled: Sequence[int]) -> None:
         """The forward pass has run: its results are processed, and what can be sent is sent."""
-        import torch
+        torch = import_module("torch")
 
         scheduler = self.prefill.scheduler
         counts = [part.count for part in work]
@@ -408,7 +423,7 @@ class Nodes:
     def schedule_decode(self) -> tuple[Computation, ...]:
         """One round of decode's loop up to the forward pass: preallocation, transfers that have succeeded, and one more token for each
         request that runs; one that gets no place for it waits."""
-        import torch
+        torch = import_module("torch")
 
         node, scheduler = self.decode, self.decode.scheduler
         with self.calling("Scheduler.process_decode_queue"):
