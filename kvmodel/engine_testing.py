@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kvmodel.traces.trace import Trace
     from kvmodel.verdict import Result
 
-__all__ = ["check_engine", "play_calls"]
+__all__ = ["check_engine", "play_calls", "told"]
 
 WIDTH = 120
 
@@ -75,3 +75,10 @@ def play_calls(make: Callable[[], Any], calls: Sequence[Mapping[str, object]], *
     except EngineViolation as violation:
         return violation.trace
     return None
+
+
+def told(trace: Trace) -> str:
+    """An observed run as people read it: its table, and which property its end violates."""
+    from kvmodel.views.text import trace_text
+
+    return trace_text(trace, width=WIDTH)

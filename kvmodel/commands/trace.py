@@ -130,25 +130,34 @@ def why(file: str, step: int, action: str, arguments: tuple[str, ...], spec: str
 Examples:
   kvmodel trace convert incident.itf.json --format markdown | gh pr comment -F -
   kvmodel trace convert incident.itf.json --format sarif -o incident.sarif
+  kvmodel trace convert incident.itf.json --to pytest --adapter sglang -o test_incident.py
 
 \b
 Exit code: 0, or 2 when the file is not a run of its spec or the output cannot
 be written."""
 )
 @click.argument("file")
-@click.option("--format", "form", type=click.Choice(FORMATS), required=True, help="What to write.")
+@click.option("--format", "--to", "form", type=click.Choice((*FORMATS, "pytest")), required=True, help="What to write.")
+@click.option("--adapter", metavar="ENGINE[:MACHINE]", help="With pytest: the engine that is to play the steps, and which part of it.")
+@click.option("--release", metavar="VERSION", help="With pytest: the release (default: of the trace, or the newest that is known).")
 @click.option("-o", "--output", "target", metavar="OUT", help="Write to this file (default: stdout).")
 @spec_option
-def convert(file: str, form: str, target: str | None, spec: str | None) -> int:
+def convert(file: str, form: str, adapter: str | None, release: str | None, target: str | None, spec: str | None) -> int:
     """Replay the trace in FILE (ITF JSON) and write it in another format.
 
     markdown is for a pull request: a sentence, a sequence diagram (Mermaid), the table of steps, and what led to it. junit
-    and sarif are for CI. itf is the same trace, written anew.
+    and sarif are for CI. itf is the same trace, written anew. pytest is a test that plays the steps on a real engine (see
+    `kvmodel engines machines`): those of a run of an engine as they are, those of a counterexample of handoff, cached or pages
+    as what an engine would have been asked.
     """
     from kvmodel.api import read_trace
 
+    if form != "pytest" and (adapter or release):
+        raise UsageError("--adapter and --release are for --to pytest")
     found = read_trace(file, spec)
-    if form == "itf":
+    if form == "pytest":
+        text = _regression(found, adapter, release)
+    elif form == "itf":
         import json
 
         from kvmodel.traces.itf import itf_object
@@ -283,6 +292,26 @@ def _explanation(explanation: Explanation) -> dict[str, object]:
         "stopped_by": [asdict(stopper) for stopper in explanation.stopped_by],
         "not_stopped_by": list(explanation.not_stopped_by),
     }
+
+
+def _regression(found: Trace, adapter: str | None, release: str | None) -> str:
+    """The regression test for a trace; the adapter's sizes are asked of a release, which is fetched where it is not there."""
+    from kvmodel.engines.machines import NEWEST, default_machine, machine
+    from kvmodel.engines.translate import calls_for
+    from kvmodel.views.regression import regression_test
+
+    observed = found.observed
+    if adapter is None:
+        if observed is None:
+            raise UsageError("--to pytest needs --adapter: which engine is to play the steps")
+        adapter = f"{observed.engine}:{observed.adapter}"
+    engine, _, name = adapter.partition(":")
+    chosen = machine(engine, name) if name else default_machine(engine)
+    version = release or (observed.version if observed else NEWEST[engine])
+    if observed is not None:
+        return regression_test(found, observed.calls, engine, chosen.name, version)
+    made = chosen.make(version)
+    return regression_test(found, calls_for(found, made.page_size, getattr(made, "lengths", ())), engine, chosen.name, version)
 
 
 def _object(trace: Trace, report: Blocked) -> dict[str, object]:

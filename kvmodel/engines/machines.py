@@ -15,10 +15,15 @@ if TYPE_CHECKING:
     from kvmodel.engines.driver import Adapter
     from kvmodel.verdict import Result
 
-__all__ = ["ENGINES", "Machine", "check_release", "machine", "machines"]
+__all__ = ["ENGINES", "NEWEST", "Machine", "check_release", "default_machine", "machine", "machines"]
 
 ENGINES = ("vllm", "sglang")
 """Engines that have adapters here, in ``kvmodel.engines.NAME.machines``."""
+
+NEWEST = {"vllm": "0.33.0", "sglang": "0.5.23"}
+"""The newest release that is known of each engine."""
+
+DEFAULT = {"vllm": "scheduler", "sglang": "handoff"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,12 @@ def machine(engine: str, name: str) -> Machine:
             return each
     names = [each.name for each in known]
     raise UsageError(f"{engine} has no machine '{name}'{nearest(name, names)} (known: {', '.join(names)})")
+
+
+def default_machine(engine: str) -> Machine:
+    """The machine that drives most of an engine. Raises UsageError for an engine that has none."""
+    machines(engine)
+    return machine(engine, DEFAULT[engine])
 
 
 def check_release(

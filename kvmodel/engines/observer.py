@@ -104,6 +104,8 @@ class Observer:
             raise InternalError("the first state of a run comes before any call, and no other does")
         if call is not None:
             self.calls.append(call)
+            if "request" in call:  # so that requests are numbered in the order in which they were asked for
+                _number(self._requests, call["request"])
         self.facts.append(facts)
         self.seen.update(name for name, values in facts.items() if values)
         watched = self.watch
@@ -133,7 +135,7 @@ class Observer:
         return frozenset(_spec().by_name.keys() - self.facts[0].keys()) if self.facts else frozenset()
 
     def _numbered(self, facts: Facts, system: TransitionSystem) -> dict[str, dict[Binding, Value]]:
-        """The facts with elements as numbers: requests and prefixes in the order in which they appear."""
+        """The facts with elements as numbers, in the order in which they appear."""
         numbers = {REQUEST: self._requests, PAGE: self._pages, PREFIX: self._prefixes}
         values: dict[str, dict[Binding, Value]] = {}
         for name, entries in facts.items():

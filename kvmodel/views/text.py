@@ -76,6 +76,8 @@ def trace_parts(trace: Trace, width: int, explanation: Explanation | None = None
     table, legend = trace_table(trace, width, faint=faint)
     facts = given(trace)
     parts: list[RenderableType] = []
+    if trace.observed is not None:
+        parts += [words(f"observed on {trace.observed.title}"), Text()]
     if facts:
         parts += [words("given: " + ", ".join(facts)), Text()]
     parts.append(table)
@@ -85,6 +87,8 @@ def trace_parts(trace: Trace, width: int, explanation: Explanation | None = None
         parts += [Text(), words(f"does not matter to {trace.property}: step{'s' if len(faint) > 1 else ''} {ranges(faint)}", "dim")]
     if trace.property:
         parts += [Text(), *_shows(trace)]
+    elif trace.observed is not None and trace.observed.finding:
+        parts += [Text(), words(f"step {len(trace.steps)}: {trace.observed.finding}")]
     if explanation is not None:
         parts += explanation_parts(trace, explanation)
     return parts
