@@ -483,8 +483,11 @@ def test_names_of_manifests() -> None:
 # -- those that ship
 
 
-def test_there_is_one_for_each_spec() -> None:
-    assert sorted(read_manifests(proofs.DIRECTORY)) == sorted(manifest_name(spec) for spec in proofs.SPECS)
+PROVED = tuple(spec for spec in proofs.SPECS if spec not in proofs.COUNTING)
+
+
+def test_there_is_one_for_each_spec_of_which_something_is_proved() -> None:
+    assert sorted(read_manifests(proofs.DIRECTORY)) == sorted(manifest_name(spec) for spec in PROVED)
 
 
 AGAIN = "run `make proofs`, which writes proofs/ anew"
@@ -522,7 +525,7 @@ def test_conditions_made_again() -> None:
 
 @pytest.mark.slow
 def test_all_conditions_made_again() -> None:
-    in_step(proofs.SPECS)
+    in_step(PROVED)
 
 
 @pytest.mark.slow
@@ -534,6 +537,9 @@ def test_cvc5_agrees_with_all_that_ship() -> None:
 @pytest.mark.parametrize("spec", proofs.SPECS)
 def test_what_ships_is_all_that_can_be_proved(spec: str) -> None:
     found = proofs.certified(spec)
+    if spec not in PROVED:
+        assert found is None
+        return
     assert found is not None
     shipped = read_manifests(proofs.DIRECTORY)[manifest_name(spec)]
     assert found.manifest.properties == shipped.properties

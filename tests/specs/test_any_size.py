@@ -5,18 +5,12 @@ from __future__ import annotations
 
 import pytest
 
-from kvmodel.language.expressions import Quantified, walk
 from kvmodel.language.load import load_spec
-from kvmodel.language.operators import Binder
 from kvmodel.readings.induction import prove
 from kvmodel.readings.solver import Answer
+from tests.specs.proofs import COUNTING
 from tests.specs.variants import COLUMNS, SPECS, pinned
 
-COUNTING = tuple(
-    spec
-    for spec in SPECS
-    if any(isinstance(n, Quantified) and n.binder is Binder.COUNT for p in load_spec(spec).declared for n in walk(p.condition))
-)
 OFTEN = ("cached", "cached:hit-and-new")
 RANGES = {"cached:uncounted": {"range:entries": True, "range:references": False}}  # of nine requests that share a page, nine are counted
 

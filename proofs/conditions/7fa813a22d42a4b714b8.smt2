@@ -1,0 +1,21 @@
+; hit_and_allocate/no_double_free: hit_and_allocate keeps no_double_free
+; unsat means that this is true
+(set-logic ALL)
+(declare-sort Page 0)
+(declare-sort Request 0)
+(declare-fun null (Page) Bool)
+(declare-fun known (Request) Bool)
+(declare-fun hit_and_allocate.r () Request)
+(declare-fun entries (Page) Int)
+(declare-fun p () Page)
+(declare-fun hit_and_allocate.p () Page)
+(assert (forall ((p Page) (q Page)) (or (not (and (null p) (null q))) (= p q))))
+(assert (exists ((p Page)) (not (null p))))
+(assert false)
+(assert (known hit_and_allocate.r))
+(assert (let ((a!1 (>= 1
+               (ite (= hit_and_allocate.p p)
+                    (+ (entries hit_and_allocate.p) (- 1))
+                    (entries p)))))
+  (not a!1)))
+(check-sat)

@@ -1,0 +1,17 @@
+; reset/index_matches_content: reset keeps index_matches_content
+; unsat means that this is true
+(set-logic ALL)
+(declare-sort Page 0)
+(declare-sort Request 0)
+(declare-fun null (Page) Bool)
+(declare-fun detached (Request Page) Bool)
+(declare-fun holds (Request Page) Bool)
+(declare-fun key.none (Page) Bool)
+(assert (forall ((p Page) (q Page)) (or (not (and (null p) (null q))) (= p q))))
+(assert (exists ((p Page)) (not (null p))))
+(assert (let ((a!1 (exists ((p Page))
+             (exists ((r Request)) (or (holds r p) (detached r p))))))
+  (not a!1)))
+(assert (exists ((p Page)) (not (key.none p))))
+(assert (not true))
+(check-sat)
