@@ -12,8 +12,8 @@ __all__ = ["MACHINES"]
 
 # Prefill's pool is the smaller one: prompts of 6 to 13 tokens are longer than prefill takes, and not longer than decode does.
 SMALL_PREFILL = Settings(prefill_pages=3, decode_pages=5)
-# Decode's is: no prompt that decode takes is too long for prefill, and aborted pages are soon wanted by others.
-SMALL_DECODE = Settings(prefill_pages=8, decode_pages=5)
+# Equal pools: no prompt that decode takes is too long for prefill, and what is given back is soon wanted by others.
+EQUAL = Settings(prefill_pages=5, decode_pages=5)
 TRUNCATING = Settings(prefill_pages=3, decode_pages=5, truncates=True)
 
 MACHINES = (
@@ -29,8 +29,8 @@ MACHINES = (
     ),
     Machine(
         "late-write",
-        "Prefill and decode node, decode's pool the smaller one: writes land after their request is gone.",
-        lambda release: HandoffAdapter(release, SMALL_DECODE),
+        "Prefill and decode node, pools of one size: writes land after their request is gone.",
+        lambda release: HandoffAdapter(release, EQUAL),
         300,
         30,
         variant="handoff:abort-without-quarantine",
@@ -38,7 +38,7 @@ MACHINES = (
     Machine(
         "deadline",
         "As late-write, and the deadline of a deferred release passes before its write has landed. A hazard, from 0.5.21.",
-        lambda release: HandoffAdapter(release, SMALL_DECODE),
+        lambda release: HandoffAdapter(release, EQUAL),
         300,
         30,
         frozenset({Capability.EXPIRE}),

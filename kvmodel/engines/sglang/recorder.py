@@ -27,7 +27,7 @@ from kvmodel.engines.sglang import drift
 
 __all__ = ["HOOKS", "Hook", "Recorder", "VARIABLE", "register"]
 
-VARIABLE = "KVMODEL_SGLANG_LOG"
+VARIABLE = "KVMODEL_LOG"
 """The environment variable with the log's file; ``{node}`` and ``{pid}`` in it are filled in."""
 
 UNLIMITED = 1 << 62
