@@ -20,6 +20,7 @@ from kvmodel.language.types import Bool, Counter, Maybe, Value
 from kvmodel.readings.compiled import CompiledSystem
 from kvmodel.readings.observed import PAGE, REQUEST, observed_system
 from kvmodel.readings.partial import Partial, partial
+from kvmodel.readings.sparse import SparseState
 from kvmodel.traces.observed import Call, Observed, Verb
 from kvmodel.traces.trace import Choice, Trace
 
@@ -97,6 +98,7 @@ class Observer:
         places: list[Place] = [(pool.name, page) for pool in self.start.pools for page in range(pool.pages)]
         self._pages: dict[object, int] = {place: number for number, place in enumerate(places)}
         self._last: tuple[Values, Values] | None = None
+        self._states: dict[bool, SparseState] = {}
 
     def see(self, facts: Facts, call: Call | None = None) -> tuple[str, ...]:
         """Take in the state after `call` (None: the first state). The names of the properties that it violates, in the spec's order."""
@@ -109,13 +111,27 @@ class Observer:
         self.facts.append(facts)
         self.seen.update(name for name, values in facts.items() if values)
         watched = self.watch
-        values = self._numbered(facts, watched.system)
-        self._last = values if self._last is None else self._last[-1], values
-        violated = {violation.property for violation in watched.possible.violations(watched.possible.at(values))}
+        before = {} if self._last is None else self._last[-1]
+        values = self._numbered(facts, watched.system, before)
+        self._last = before or values, values
+        violated = self._violated(watched.possible, before, values, sure=False)
         if not self.unsure.issuperset(p.name for p in watched.sure.watched):
-            sure = watched.sure.violations(watched.sure.at(values))
-            self.unsure.update({violation.property for violation in sure} - violated)
+            self.unsure |= self._violated(watched.sure, before, values, sure=True) - violated
         return tuple(name for name in watched.properties if name in violated)
+
+    def _violated(self, compiled: CompiledSystem, before: Values, after: Values, *, sure: bool) -> set[str]:
+        """The properties that are false of a state. The state before is changed into it, where that was looked at too."""
+        state = self._states.get(sure)
+        if state is None:
+            state = self._states[sure] = compiled.at(after)
+        else:
+            for name, entries in after.items():
+                old = before[name]
+                if old is not entries:
+                    gone = {index: blank(compiled.system.by_name[name]) for index in old if index not in entries}
+                    new = {index: value for index, value in entries.items() if index not in old or old[index] != value}
+                    compiled.change(state, name, {**gone, **new})
+        return {violation.property for violation in compiled.violations(state)}
 
     def not_allowed(self, call: Call) -> str:
         """Why the spec allows no steps from the state before the last call to the one after it; '' where it does, and where the
@@ -134,20 +150,21 @@ class Observer:
         """The spec's variables that this engine's adapter does not map."""
         return frozenset(_spec().by_name.keys() - self.facts[0].keys()) if self.facts else frozenset()
 
-    def _numbered(self, facts: Facts, system: TransitionSystem) -> dict[str, dict[Binding, Value]]:
-        """The facts with elements as numbers, in the order in which they appear."""
+    def _numbered(self, facts: Facts, system: TransitionSystem, before: Values | None = None) -> dict[str, Mapping[Binding, Value]]:
+        """The facts with elements as numbers, in the order in which they appear; what is as it was `before` is the same object."""
         numbers = {REQUEST: self._requests, PAGE: self._pages, PREFIX: self._prefixes}
-        values: dict[str, dict[Binding, Value]] = {}
+        values: dict[str, Mapping[Binding, Value]] = {}
         for name, entries in facts.items():
             variable = system.by_name[name]
             into = variable.type.domain.name if isinstance(variable.type, Maybe) else ""
             keys = [numbers[key.name] for key in variable.keys]
-            found = values[name] = {}
+            found: dict[Binding, Value] = {}
             if variable.initial not in (blank(variable), ANYTHING):  # what the facts leave out is blank, not what the spec starts with
                 found.update({index: blank(variable) for index in product(*(table.values() for table in keys))})
             for index, value in entries.items():
-                element = tuple(_number(table, part) for table, part in zip(keys, index, strict=True))
+                element = tuple([_number(table, part) for table, part in zip(keys, index, strict=True)])
                 found[element] = _number(numbers[into], value) if into else value  # type: ignore[assignment]
+            values[name] = before[name] if before and before[name] == found else found
         return values
 
     def trace(self, shows: str, finding: str = "") -> Trace:
@@ -182,7 +199,7 @@ def _number(table: dict[object, int], thing: object) -> int:
     return table.setdefault(thing, len(table))
 
 
-def _merged(values: Sequence[Mapping[str, dict[Binding, Value]]]) -> dict[str, dict[Binding, Value]]:
+def _merged(values: Sequence[Values]) -> dict[str, dict[Binding, Value]]:
     """Rigid facts of a whole run: what is ever known of a request's tokens is known of all of the run."""
     found: dict[str, dict[Binding, Value]] = {}
     for each in values:

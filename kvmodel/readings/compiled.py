@@ -151,10 +151,14 @@ class CompiledSystem:
         that come from elsewhere, whose indices are known to fit."""
         state = self.valued()
         for name, entries in values.items():
-            store, out = self._put[name], state.out_of_range
-            for index, value in entries.items():
-                store(state.cells, out, index, value)
+            self.change(state, name, entries)
         return state
+
+    def change(self, state: SparseState, variable: str, entries: Mapping[Binding, Value]) -> None:
+        """Change values of one variable in place. Nothing is checked, as for `at`."""
+        store, out = self._put[variable], state.out_of_range
+        for index, value in entries.items():
+            store(state.cells, out, index, value)
 
     def from_dense(self, dense: State) -> SparseState:
         """The sparse form of a state of `instance`."""
