@@ -41,8 +41,8 @@ def not_allowed(spec: CompiledSystem, verb: str, before: Values, after: Values) 
 
     A request that appears, or comes back, has arrived before the call: in the spec, all requests are there from the start.
     """
-    arrived = {index: True for index, known in after["known"].items() if known}
-    start = {**before, "begins_with": {**before["begins_with"], **after["begins_with"]}, "known": {**before["known"], **arrived}}
+    known = {index: bool(value) or bool(before["known"].get(index)) for index, value in after["known"].items()}
+    start = {**before, "begins_with": {**before["begins_with"], **after["begins_with"]}, "known": {**before["known"], **known}}
     state = spec.at(start)
     for action, binding in _steps(verb, before, after):
         reason = spec.blocked_by(state, action, binding)
