@@ -162,4 +162,10 @@ class SchedulerAdapter:
         detached: dict[str, tuple[int, ...]] = {}
         for name, blocks in self._deferred:
             detached[name] = detached.get(name, ()) + tuple(block.block_id for block in blocks)
-        return Snapshot((self._release.pool_snapshot(self._manager, detached),), frozenset(self._scheduler.requests))
+        return Snapshot((self._release.pool_snapshot(self._manager, detached),), self._known())
+
+    def _known(self) -> frozenset[str]:
+        """The requests that can still give back their pages: one that has ended waits for a transfer, or for its worker's report."""
+        waited = {transfer.request for transfer in self._transfers.values()} | self._received | self._sent
+        known = self._scheduler.requests
+        return frozenset(name for name, request in known.items() if name in waited or not request.is_finished())
