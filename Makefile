@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: incident test lint slow browser bench simulate variants proofs report clean
+.PHONY: incident test lint slow browser bench simulate variants proofs report test-engines engines-table clean
 
 incident: .venv/ready  ## the 2026 incident: its counterexample, then the recommended design
 	@$(BIN)/kvmodel check handoff:buggy --expect violated
@@ -37,10 +37,21 @@ proofs: .venv/ready  ## prove everything that ships again and write proofs/ anew
 report: .venv/ready  ## write docs/incident.html again, from the incident's shortest violation
 	$(BIN)/python -m tests.docs.incident
 
+test-engines: .venv-engines/ready  ## the newest release of each engine and one that is known to be red (downloads them)
+	PYTHONHASHSEED=0 .venv-engines/bin/pytest -n 2 -m engines tests/engines
+
+engines-table: .venv-engines/ready  ## every machine on every release; writes docs/engines/measured.md again
+	.venv-engines/bin/python -m tests.engines.releases
+
+.venv-engines/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-engines
+	.venv-engines/bin/pip install --quiet --disable-pip-version-check --editable '.[dev,engines]'
+	@touch .venv-engines/ready
+
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch .venv/ready
 
 clean:
-	rm -rf .venv
+	rm -rf .venv .venv-engines

@@ -100,7 +100,7 @@ def machines_command(engine: str | None, as_json: bool) -> int:
     found = [(name, each) for name in names for each in machines(name)]
     if as_json:
         rows = [
-            {"engine": name, "machine": m.name, "doc": m.doc, "examples": m.examples, "steps": m.steps, "hazard": bool(m.hazards)}
+            {"engine": name, "machine": m.name, "doc": m.doc, "examples": m.examples, "steps": m.steps, "hazard": m.hazard}
             for name, m in found
         ]
         common.emit_json("engines machines", {"machines": rows})

@@ -30,8 +30,9 @@ DEFAULT = {"vllm": "scheduler", "sglang": "handoff"}
 class Machine:
     """A part of an engine that can be driven. `make` gives its adapter for a release, whose code it imports.
 
-    `examples` runs of at most `steps` rules are the search that is known to find what there is to find. With `hazards` it also
-    drives what the engine is entitled to; what is found then is a hazard of the protocol, not a bug of the release.
+    `examples` runs of at most `steps` rules are the search that is known to find what there is to find. `hazard`: it drives what
+    the engine is entitled to do (with the capabilities `hazards`, or by its settings), so that what it finds is a hazard of the
+    protocol, not a bug of the release.
     `variant` is the spec variant whose counterexample a violation is to be compared with ('' : there is none).
     """
 
@@ -42,6 +43,7 @@ class Machine:
     steps: int = 50
     hazards: frozenset[Capability] = frozenset()
     variant: str = ""
+    hazard: bool = False
 
 
 def machines(engine: str) -> tuple[Machine, ...]:

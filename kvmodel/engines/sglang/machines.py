@@ -43,6 +43,7 @@ MACHINES = (
         30,
         frozenset({Capability.EXPIRE}),
         variant="handoff:quarantine-gives-up",
+        hazard=True,
     ),
     Machine(
         "truncating",
@@ -51,5 +52,6 @@ MACHINES = (
         200,
         30,
         variant="handoff:sglang-0.5.21-truncating",
+        hazard=True,
     ),
 )

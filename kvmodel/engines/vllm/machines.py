@@ -40,5 +40,6 @@ MACHINES = (
         examples=1_500,
         hazards=frozenset({Capability.EXPIRE}),
         variant="cached:lease-expires",
+        hazard=True,
     ),
 )
