@@ -7,12 +7,27 @@ become false. The text consists of positional names, integers and the `repr` of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from kvmodel.engines.log.events import ActionEvents, Events
-from kvmodel.language.expressions import FALSE, TRUE, Apply, Bound, Const, Expr, Quantified, Read, negation, rebuild, substitute, walk
+from kvmodel.engines.log.events import PAGE, ActionEvents, Events
+from kvmodel.language.expressions import (
+    FALSE,
+    TRUE,
+    Apply,
+    Bound,
+    Const,
+    Expr,
+    Quantified,
+    Read,
+    free_names,
+    negation,
+    rebuild,
+    substitute,
+    walk,
+)
 from kvmodel.language.operators import Binder, Operator
 from kvmodel.language.system import Action, TransitionSystem, Update
 from kvmodel.language.types import BOOL, Bool, Counter
@@ -28,8 +43,11 @@ from kvmodel.readings.sparse import StoreLayout
 __all__ = ["Check", "SureGuard", "handlers"]
 
 CHANGED = "changed"
+OPERATION = re.compile(r"\.(?:intersection|difference)\((?:v\d+|v\d+\.get\([^()]*\))\)")
+CHAIN = re.compile(r"w\d+ = (?:list\(|\[\w+ for \w+ in )(v\d+\.get\([^()]*\))((?:" + OPERATION.pattern + r")*)")
 MOST_CASES = 32
-Facts = Mapping[Expr, Const]
+Facts = Mapping[Expr, Expr]
+"""Places, in tokens, whose value is known: a constant, or an element."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +83,94 @@ def handlers(
     (`kvmodel.engines.log.monitor.Hooks`). `assertions` numbers the assertions of actions by (action, position).
     """
     # First everything that reads, which settles the indices; then the writes, which keep them.
-    sources = [_Handler(events.actions[action.name], action, system, layout, checks, assertions, sure) for action in system.actions]
-    texts = {source.action.name: "\n".join(source.finished()) for source in sources}
+    sources = [_variants(events, action, system, layout, checks, assertions, sure) for action in system.actions]
+    texts = {variants[0].action.name: "\n".join(_made(variants)) for variants in sources}
     return {name: compile_function([text], "make") for name, text in texts.items()}, texts
 
 
+def _variants(
+    events: Events,
+    action: Action,
+    system: TransitionSystem,
+    layout: StoreLayout,
+    checks: Sequence[Check],
+    assertions: Mapping[tuple[str, int], int],
+    sure: Sequence[SureGuard],
+) -> list[_Handler]:
+    """The handler of an action: one, or one for each pool where the event tells in which pool its pages are."""
+    entry = events.actions[action.name]
+    open_ = [taken for taken in entry.takes if taken.is_page and taken.pool is None]
+    partition = events.partition
+    if partition is None:
+        return [_Handler(entry, action, {}, system, layout, checks, assertions, sure)]
+    known: dict[str, str] = {}
+    for taken in entry.takes:
+        if taken.is_page and taken.pool is not None:
+            known[taken.parameter.name] = next(name for name, pool in events.pools.items() if pool == taken.pool)
+    names = list(events.pools) if open_ else [""]
+    found = []
+    for name in names:
+        where = known | {taken.parameter.name: name for taken in open_}
+        facts: dict[Expr, Expr] = {
+            Read(partition.name, (parameter,), partition.type): Const(where[parameter.name].upper(), partition.type)
+            for parameter in action.parameters
+            if parameter.name in where
+        }
+        variant = _Handler(entry, _assumed(action, facts), facts, system, layout, checks, assertions, sure)
+        variant.pool = (name, events.pools[name]) if name else None
+        found.append(variant)
+    return found
+
+
+def _assumed(action: Action, facts: Facts) -> Action:
+    """The action where `facts` about its parameters are true. Its guards keep their numbers."""
+    return replace(
+        action,
+        guards=tuple(replace(guard, condition=_known(guard.condition, facts)) for guard in action.guards),
+        updates=tuple(
+            update
+            if {over.name for over in update.over} & {parameter.name for parameter in action.parameters}
+            else replace(update, condition=_known(update.condition, facts), value=_known(update.value, facts))
+            for update in action.updates
+        ),
+    )
+
+
+def _made(variants: list[_Handler]) -> list[str]:
+    """The source of the function that makes a handler. Only once every action has been read."""
+    lines = ["def make(S, R, F, U, K):"]
+    bodies = [variant.taking(variant.step()) for variant in variants]
+    used = {slot for variant in variants for slot in variant.used}
+    lines += indented([*(f"v{slot} = S[{slot}]" for slot in sorted(used)), "E = frozenset()"])
+    lines += indented(["refused, bad = K.refused, K.bad", "broken = F.append", "pools = K.pools", "touched = K.touched"])
+    lines += indented([f"get{i}, new{i}, same{i} = K.naming({taken.parameter.domain.name!r})" for i, taken in variants[0].named()])
+    for number in range(len(variants)):
+        lines += [f"    def handle{number}(e):", *indented(indented(bodies[number]))]
+    if len(variants) == 1:
+        return [*lines, "    return handle0"]
+    table = ", ".join(f"{variant.pool[0]!r}: handle{number}" for number, variant in enumerate(variants) if variant.pool)
+    return [
+        *lines,
+        f"    handles = {{{table}}}",
+        "    def handle(e):",
+        "        found = handles.get(e.pool or e.node)",
+        "        if found is None: bad('it does not say of which pool the pages are')",
+        "        found(e)",
+        "    return handle",
+    ]
+
+
 class _Handler(ActionSource):
-    """The source of one action's handler."""
+    """The source of one action's handler; `facts` are known of its parameters, `pool` is that of its pages where several are
+    possible."""
+
+    pool: tuple[str, tuple[int, int]] | None = None
 
     def __init__(
         self,
         events: ActionEvents,
         action: Action,
+        facts: Facts,
         system: TransitionSystem,
         layout: StoreLayout,
         checks: Sequence[Check],
@@ -87,8 +181,18 @@ class _Handler(ActionSource):
         self.events = events
         self.tokens = {parameter.name: Bound(f"{parameter.name}#", parameter.domain) for parameter in action.parameters}
         self.known_names = {f"{name}#": code for name, code in self.names.items()}
-        self.unwritten = self._guard_facts()
+        self.unwritten = {substitute(place, self.tokens): value for place, value in facts.items()} | self._guard_facts()
         self._guards = [self._emitter.value(guard.condition, self.names) for guard in action.guards]
+        pages = {parameter.name for parameter in action.parameters if parameter.domain.name == PAGE}
+        self._steady = [
+            number
+            for number, guard in enumerate(action.guards)
+            if pages
+            and self._guards[number] != "True"
+            and not pages & free_names(guard.condition)
+            and not any(isinstance(node, Read) and node.variable in self.written for node in walk(guard.condition))
+        ]
+        """Guards that are the same for all pages of an event."""
         self._sure = [(part.number, self._emitter.value(part.condition, self.names)) for part in sure if part.action == action.name]
         self._assertions = [
             (assertions[action.name, number], self._emitter.value(assertion.condition, self.names))
@@ -99,27 +203,20 @@ class _Handler(ActionSource):
 
     # -- second phase
 
-    def finished(self) -> list[str]:
-        """The source of the function that makes the handler. Only once every action has been read."""
-        body = self._taking(self._step())
-        return [
-            "def make(S, R, F, U, K):",
-            *indented(self._emitter.prologue()),
-            *indented(["refused, bad = K.refused, K.bad", "broken = F.append", "pools = K.pools", "touched = K.touched"]),
-            *indented([f"get{i}, new{i}, same{i} = K.naming({taken.parameter.domain.name!r})" for i, taken in self._named()]),
-            "    def handle(e):",
-            *indented(indented(body)),
-            "    return handle",
-        ]
+    @property
+    def used(self) -> frozenset[int]:
+        """The containers that the source names. Only after `step`."""
+        return frozenset(self._emitter.used)
 
-    def _named(self) -> list[tuple[int, Any]]:
+    def named(self) -> list[tuple[int, Any]]:
+        """The parameters that are taken by name, with their positions."""
         return [(i, taken) for i, taken in enumerate(self.events.takes) if taken.is_name]
 
-    def _taking(self, step: list[str]) -> list[str]:
+    def taking(self, step: list[str]) -> list[str]:
         """Statements that take the parameters from the event `e`, around `step`."""
         lines = []
         has_values = "values" in self.events.type.__struct_fields__
-        for i, taken in self._named():
+        for i, taken in self.named():
             values = "e.values" if has_values else "None"
             lines += [f"a{i} = get{i}(e.{taken.field})", f"if a{i} is None:", f"    a{i} = new{i}(e.{taken.field}, {values}, e)"]
             if has_values:
@@ -148,37 +245,33 @@ class _Handler(ActionSource):
         lines.append(f"if not x{first}: bad('no page is named')")
         inside = []
         for i, taken in pages:
-            if taken.pool is None:
-                lines += ["found = pools.get(e.pool or e.node)", "if found is None: bad('it does not say of which pool the pages are')"]
-                lines += [f"base{i}, size{i} = found"]
-                base, size = f"base{i}", f"size{i}"
-            else:
-                base, size = str(taken.pool[0]), str(taken.pool[1])
+            pool = taken.pool or (self.pool[1] if self.pool is not None else (0, 0))
+            base, size = str(pool[0]), str(pool[1])
             inside.append(f"if not 0 <= y{i} < {size}: bad(K.no_page(y{i}, {base}))")
             inside += [f"a{i} = y{i} + {base}" if base != "0" else f"a{i} = y{i}", f"touched[a{i}] = 1"]
         targets = ", ".join(f"y{i}" for i, _ in pages)
         over = f"x{first}" if len(pages) == 1 else f"zip({', '.join(f'x{i}' for i, _ in pages)})"
+        lines += [f"g{number} = {self._guards[number]}" for number in self._steady]
         return [*lines, "moved = False", f"for {targets} in {over}:", *indented([*inside, *step, "moved = True"])]
 
-    def _step(self) -> list[str]:
+    def step(self) -> list[str]:
         counters = any(isinstance(variable.type, Counter) for variable in self.system.state_variables)
         lines = [f"if R: refused(-1, {self._binding}, moved)"] if counters else []
         for number, test in enumerate(self._guards):
+            if test == "True":
+                continue
+            if number in self._steady:
+                test = f"g{number}"
             lines += [f"if not {test}:", f"    refused({number}, {self._binding}, moved)"]
         for number, test in self._sure:
             lines += [f"if not {test}: U.add(({self.action.name!r}, {number}))"]
         for number, test in self._assertions:
             lines += [f"if not {test}: broken(({number}, {self._binding}))"]
-        lines += [line for prepared in self._prepared for line in prepared.lines]
+        lines += _shared_sets([line for prepared in self._prepared for line in prepared.lines])
         for number, (update, prepared) in enumerate(zip(self.action.updates, self._prepared, strict=True)):
             lines += _without_notes(self._write_lines(update, prepared, f"w{number}", CHANGED))
-        done: set[tuple[str, ...]] = set()
-        for found in self._checks:
-            for check in found:
-                if tuple(check) not in done:
-                    done.add(tuple(check))
-                    lines += check
-        return lines
+        different = dict.fromkeys(tuple(check) for found in self._checks for check in found)
+        return lines + _fused([list(check) for check in different])
 
     # -- first phase: which checks an update calls for
 
@@ -195,13 +288,21 @@ class _Handler(ActionSource):
     def _look(self, update: Update, number: int, checks: Sequence[Check]) -> list[list[str]]:
         """Statements that find what the update may have made false."""
         keys, loops, names = self._places(update, number)
+        over = self._over_tokens(update, keys)
         facts = dict(self.unwritten)
+        complete = all(variable.name in over for variable in update.over)
+        for literal in literals(update.condition, True) if complete else ():
+            fact = _fact(literal)
+            if fact is not None and fact[0].variable not in self.written:
+                facts[substitute(fact[0], over)] = fact[1]
         for position, other in enumerate(self.action.updates):
-            index = self._index_of(other, position)
-            if (position == number or (not other.over and other.condition == TRUE)) and index and self._settled(other):
-                assert isinstance(other.value, Const)
-                variable = self.system.by_name[other.variable]
-                facts[Read(other.variable, index, variable.type)] = other.value
+            everywhere = not other.over and other.condition == TRUE
+            alongside = bool(other.over) and other.over == update.over and other.condition == update.condition and complete
+            if not (everywhere or alongside or position == number) or not self._settled(other):
+                continue
+            index = tuple(substitute(part, over) for part in other.index) if alongside else self._places(other, position)[0]
+            value = substitute(other.value, self.tokens)
+            facts[Read(other.variable, index, self.system.by_name[other.variable].type)] = value
         place = _Place(keys, loops, names, facts)
         found = []
         for check in checks:
@@ -212,8 +313,15 @@ class _Handler(ActionSource):
                         found.append(self._check(check, case, access, place, seen))
         return [lines for lines in found if lines]
 
-    def _index_of(self, update: Update, number: int) -> tuple[Expr, ...]:
-        return self._places(update, number)[0]
+    def _over_tokens(self, update: Update, keys: tuple[Expr, ...]) -> dict[str, Expr]:
+        """Tokens for the parameters, and for those loop variables of an update that stand in its index."""
+        found: dict[str, Expr] = dict(self.tokens)
+        for variable in update.over:
+            found.pop(variable.name, None)
+        for part, key in zip(update.index, keys, strict=True):
+            if isinstance(part, Bound) and any(part.name == variable.name for variable in update.over):
+                found[part.name] = key
+        return found
 
     def _places(self, update: Update, number: int) -> tuple[tuple[Expr, ...], list[Clause], dict[str, str]]:
         """The index that an update writes, in tokens; the loops and tests around; and names for the tokens."""
@@ -239,11 +347,11 @@ class _Handler(ActionSource):
         return tuple(index), loops, names
 
     def _settled(self, update: Update) -> bool:
-        """Whether what the update writes is a constant that no other update of the step replaces by another."""
-        return isinstance(update.value, Const) and all(
-            isinstance(other.value, Const) and other.value.value == update.value.value
-            for other in self.action.updates
-            if other.variable == update.variable
+        """Whether what the update writes is a constant or a parameter, and no other update of the step writes anything else."""
+        fixed = isinstance(update.value, Const) or (isinstance(update.value, Bound) and update.value.name in self.tokens)
+        shadowed = {variable.name for variable in update.over}
+        return fixed and not shadowed & free_names(update.value) and all(
+            other.value == update.value for other in self.action.updates if other.variable == update.variable
         )
 
     def _check(self, check: Check, case: _Case, access: Access, place: _Place, seen: set[frozenset[Literal]]) -> list[str]:
@@ -380,14 +488,84 @@ def _known(expr: Expr, facts: Facts) -> Expr:
     """`expr` with the places that `facts` fix in place, simplified."""
     if isinstance(expr, Read) and expr in facts:
         return facts[expr]
+    if isinstance(expr, Quantified) and expr.binder is Binder.ANY and _shown(expr, facts):
+        return TRUE
     if not any(isinstance(node, Read) and node in facts for node in walk(expr)):
         return expr
+    if isinstance(expr, Quantified):
+        hidden = {variable.name for variable in expr.variables}
+        facts = {place: value for place, value in facts.items() if not free_names(place) & hidden}
     changed = rebuild(expr, lambda part: _known(part, facts))
     if isinstance(changed, Apply):
+        match changed.operator, changed.arguments:
+            case Operator.EQ, (left, right) if left == right:
+                return TRUE
+            case Operator.IS_NONE, (Bound(),):
+                return FALSE
         return simplify(changed.operator, changed.arguments, changed.type)
     if isinstance(changed, Quantified) and changed.binder is not Binder.COUNT and isinstance(changed.body, Const):
         return changed.body
     return changed
+
+
+def _shown(expr: Quantified, facts: Facts) -> bool:
+    """Whether a fact is an instance of what an `any` says."""
+    body = expr.body
+    if not isinstance(body, Read) or len(expr.variables) != 1:
+        return False
+    return any(
+        isinstance(place, Read)
+        and value == TRUE
+        and place.variable == body.variable
+        and all(part == expr.variables[0] or part == known for part, known in zip(body.index, place.index, strict=True))
+        for place, value in facts.items()
+    )
+
+
+def _fused(checks: list[list[str]]) -> list[str]:
+    """Checks one after the other, those that go through the same places in one loop."""
+    loops: dict[str, list[str]] = {}
+    plain: list[str] = []
+    for lines in checks:
+        head = lines[0]
+        if head.startswith("for k") and " in w" in head and head.endswith(":") and head[:-1].rsplit(" ", 1)[1].startswith("w"):
+            loops.setdefault(head, []).extend(lines[1:])
+        else:
+            plain += lines
+    return [*plain, *(line for head, body in loops.items() for line in (head, *body))]
+
+
+def _shared_sets(lines: list[str]) -> list[str]:
+    """Statements without the second computation of what several set operations begin with."""
+    found: list[str] = []
+    known: dict[str, str] = {}
+    counts: dict[str, int] = {}
+    starts = {line: _chain(line) for line in lines}
+    for chain in starts.values():
+        for end in range(2, len(chain) + 1):
+            prefix = "".join(chain[:end])
+            counts[prefix] = counts.get(prefix, 0) + 1
+    for line in lines:
+        for end in range(2, len(starts[line]) + 1):
+            prefix = "".join(starts[line][:end])
+            if counts[prefix] > 1 and prefix not in known:
+                known[prefix] = f"z{len(known)}"
+                found.append(f"{known[prefix]} = {_with_known(prefix, known, prefix)}")
+        found.append(_with_known(line, known, ""))
+    return found
+
+
+def _with_known(text: str, known: Mapping[str, str], but: str) -> str:
+    for prefix in sorted(known, key=len, reverse=True):
+        if prefix != but:
+            text = text.replace(prefix, known[prefix])
+    return text
+
+
+def _chain(line: str) -> list[str]:
+    """A set and the operations on it: ``v2.get(a0, E)``, ``.difference(v7)``, ..., where a statement begins with that."""
+    match = CHAIN.match(line)
+    return [] if match is None else [match[1], *OPERATION.findall(match[2])]
 
 
 def _code(key: Expr, names: Mapping[str, str]) -> str:

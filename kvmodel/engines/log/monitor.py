@@ -92,7 +92,7 @@ class Monitor:
         self.unexplained: Unexplained | None = None
         self.count = 0
         self.reused = 0
-        self.seen: Counter[str] = Counter()
+        self._seen: Counter[type] = Counter()
         self.line = 1
         self.on_broken: Callable[[Broken, Any], None] | None = None
         """Called at the first violation of each property, while the state is what it is then."""
@@ -116,8 +116,8 @@ class Monitor:
 
         Raises LogError for an event that cannot be read as one of the spec, Stop where the check cannot go on.
         """
-        handlers, found, ranges, offset = self._handlers, self._found, self.state.out_of_range, line - self.count - 1
-        self._offset = offset
+        handlers, found, ranges, premises = self._handlers, self._found, self.state.out_of_range, self._premises
+        offset = self._offset = line - self.count - 1
         number = done = self.count
         try:
             for event in events:
@@ -130,7 +130,7 @@ class Monitor:
                     self._refused(refused, event, offset + number)
                 if found or ranges:
                     self._note(event, offset + number)
-                if self._premises and (number < CLOSELY or not number & 63):
+                if premises and (number < CLOSELY or not number & 63):
                     self._look_at_premises()
                 done = number
         except _Bad as problem:
@@ -138,7 +138,7 @@ class Monitor:
         except _Unexplained:
             pass
         finally:
-            self.seen.update(event.__class__.__name__ for event in events[: done - self.count])
+            self._seen.update(map(type, events[: done - self.count]))
             self.count = done
             self.line = offset + done
         if gather:
@@ -207,6 +207,11 @@ class Monitor:
             del self._premises[name]
 
     @property
+    def seen(self) -> dict[str, int]:
+        """How many events of each action were followed."""
+        return {kind.__name__: count for kind, count in self._seen.items()}
+
+    @property
     def idle(self) -> tuple[str, ...]:
         """Properties of which the left side was never true, whenever it was looked at."""
         return tuple(self._premises)
@@ -228,21 +233,41 @@ class Monitor:
 
     def naming(self, sort: str) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
         """Functions for the names of a sort: get one, introduce one, and compare what is said of one with what is known."""
+        names, cells, ranges = self.names[sort], self.state.cells, self.state.out_of_range
         rigid = self.events.rigid_of(sort)
         lists = self.events.lists_of(sort)
+        writes = [(variable, self._put[variable.name]) for variable in rigid]
+        conditions = self.plan.introduced.get(sort, [])
 
         def new(name: str, values: Any, event: Any) -> int:
-            element = self._introduce(sort, rigid, name, values, event)
+            if not 0 < len(name) <= LONGEST_NAME:
+                raise _Bad(f"the name of a {sort.lower()} has 1 to {LONGEST_NAME} characters")
+            element = self._number(sort, name, self._offset + event.seq)
+            for variable, write in writes:
+                value = getattr(values, variable.name, None)
+                if value is None:
+                    raise _Bad(
+                        f"it is the first event of a {sort.lower()} and brings no value for '{variable.name}', "
+                        "which the header does not declare unknown"
+                    )
+                write(cells, ranges, (element,), self._value(variable, value, self._offset + event.seq))
+            for condition, holds in conditions:
+                if not holds(cells, element):
+                    raise Refused(ASSUMPTION, self._binding_of(sort, element, event), False, condition)
             if lists and values is not None:
                 self._add(lists, element, values, event)
             return element
 
         def same(element: int, values: Any, event: Any) -> None:
-            self._same(sort, rigid, element, values, event)
+            for variable in rigid:
+                value = getattr(values, variable.name)
+                known = self.state.get(variable.name, (element,))
+                if value is not None and self._value(variable, value, self._offset + event.seq) != known:
+                    raise _Bad(f"'{variable.name}' of the {sort.lower()} is not what it was in an earlier event")
             if lists:
                 self._add(lists, element, values, event)
 
-        return self.names[sort].number.get, new, same
+        return names.number.get, new, same
 
     def refused(self, number: int, binding: Binding, moved: bool) -> NoReturn:
         raise Refused(number, binding, moved)
@@ -256,27 +281,6 @@ class Monitor:
         name, size = next((name, size) for name, (first, size) in reversed(pools) if first <= base)
         return f"there is no page {page:,} in pool {name}, which has {size:,}"
 
-    def _introduce(self, sort: str, rigid: tuple[Variable, ...], name: str, values: Any, event: Any) -> int:
-        if not 0 < len(name) <= LONGEST_NAME:
-            raise _Bad(f"the name of a {sort.lower()} has 1 to {LONGEST_NAME} characters")
-        brought: list[tuple[str, Value]] = []
-        for variable in rigid:
-            value = getattr(values, variable.name, None)
-            if value is None:
-                raise _Bad(
-                    f"it is the first event of a {sort.lower()} and brings no value for '{variable.name}', "
-                    "which the header does not declare unknown"
-                )
-            brought.append((variable.name, self._value(variable, value, self._offset + event.seq)))
-        element = self._number(sort, name, self._offset + event.seq)
-        cells, ranges = self.state.cells, self.state.out_of_range
-        for variable_name, value in brought:
-            self._put[variable_name](cells, ranges, (element,), value)
-        for condition, holds in self.plan.introduced.get(sort, ()):
-            if not holds(cells, element):
-                raise Refused(ASSUMPTION, self._binding_of(sort, element, event), False, condition)
-        return element
-
     def _binding_of(self, sort: str, element: int, event: Any) -> Binding:
         entry = self.events.actions[event.__class__.__name__]
         return tuple(element if taken.parameter.domain.name == sort else None for taken in entry.takes)
@@ -289,12 +293,6 @@ class Monitor:
                 raise Stop(f"more than {names.capacity:,} {sort.lower()}s at one time")
             element = names.give(name, line)
         return element
-
-    def _same(self, sort: str, rigid: tuple[Variable, ...], element: int, values: Any, event: Any) -> None:
-        for variable in rigid:
-            value = getattr(values, variable.name)
-            if value is not None and self._value(variable, value, self._offset + event.seq) != self.state.get(variable.name, (element,)):
-                raise _Bad(f"'{variable.name}' of the {sort.lower()} is not what it was in an earlier event")
 
     def _add(self, lists: tuple[Variable, ...], element: int, values: Any, event: Any) -> None:
         """Note what an event adds to the rigid relations of an element."""
@@ -352,13 +350,20 @@ class Monitor:
                     own.add(index[0])
         cells, ranges = self.state.cells, self.state.out_of_range
         ended = self.plan.over.get(sort, ())
+        layout = self.plan.layout
+        bare = [cells[layout.stores[variable.name].slot] for variable in singles if not layout.indices_of(variable.name)]
+        indexed = [variable for variable in singles if layout.indices_of(variable.name)]
         for element in names.elements():
             if element in referred or (element in own and not any(over(cells, element) for over in ended)):
                 continue
-            for variable in singles:
-                default = self.plan.layout.stores[variable.name].default
-                if self.state.get(variable.name, (element,)) != default:
-                    self._put[variable.name](cells, ranges, (element,), default)
+            for cell in bare:
+                if element in cell:
+                    if cell.__class__ is set:
+                        cell.remove(element)
+                    else:
+                        del cell[element]
+            for variable in indexed:
+                self._put[variable.name](cells, ranges, (element,), layout.stores[variable.name].default)
             for variable in self.events.lists_of(sort):
                 for other in tuple(self.state.row(variable.name, element)):
                     self._put[variable.name](cells, ranges, (element, other), False)
