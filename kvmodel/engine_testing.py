@@ -12,10 +12,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hypothesis.stateful import RuleBasedStateMachine
+
     from kvmodel.traces.trace import Trace
     from kvmodel.verdict import Result
 
-__all__ = ["check_engine", "play_calls", "told"]
+__all__ = ["check_engine", "engine_machine", "play_calls", "told"]
 
 WIDTH = 120
 
@@ -58,6 +60,26 @@ def check_engine(
         reasons = "; ".join(f"{entry.name}: {entry.reason}" for entry in open_ones)
         raise AssertionError(f"undecided, which is not a pass: {reasons} (name what is to be left open: undecided=[...])")
     return result
+
+
+def engine_machine(make: Callable[[], Any], *, name: str = "adapter", examples: int = 200, steps: int = 50) -> type[RuleBasedStateMachine]:
+    """The Hypothesis state machine itself, to be extended or run in your own way: ``TestEngine = engine_machine(make).TestCase``.
+
+    Hypothesis' phase of explaining is off: on a run of an engine it takes minutes and says nothing.
+    """
+    from hypothesis import HealthCheck, Phase, settings
+
+    from kvmodel.engines.machine import machine_for
+
+    machine = machine_for(make, name)
+    machine.TestCase.settings = settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[phase for phase in Phase if phase is not Phase.explain],
+    )
+    return machine
 
 
 def _again(name: str) -> str:
