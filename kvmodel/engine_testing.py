@@ -71,7 +71,7 @@ def engine_machine(make: Callable[[], Any], *, name: str = "adapter", examples: 
 
     from kvmodel.engines.machine import machine_for
 
-    machine = machine_for(make, name)
+    machine = machine_for(make, name, describe=(told,))
     machine.TestCase.settings = settings(
         max_examples=examples,
         stateful_step_count=steps,

@@ -107,7 +107,7 @@ class Record:
 class Driver:
     """What both levels share: requests, shadow memory, and looking at the engine after every call.
 
-    `name` says which part of the engine the adapter drives.
+    `name` says which part of the engine the adapter drives; `describe` writes a run for the message of a violation.
     """
 
     verbs: ClassVar[tuple[Verb, ...]]
@@ -118,6 +118,7 @@ class Driver:
         self.name = name
         self.record = record
         self.over = False
+        self.describe: Callable[[Trace], str] = listed
         start = adapter.snapshot()
         null = frozenset((pool.name, page) for pool in start.pools for page in pool.null)
         prefixes = Prefixes()
@@ -216,8 +217,7 @@ class Driver:
         self.over = True
         if self.record is not None and self.record.halts:
             raise Halt
-        lines = [f"  {number}. {call_text(call)}" for number, call in enumerate(trace.observed.calls, start=1)]
-        raise failure_of(name)(name, trace, "\n".join([f"{what} by this run of {trace.observed.title}:", *lines]))
+        raise failure_of(name)(name, trace, f"{what} by this run of {trace.observed.title}:\n{self.describe(trace)}")
 
 
 class AllocatorDriver(Driver):
@@ -564,6 +564,12 @@ class EngineDriver(Driver):
                 self.schedule()
             while self.queue:
                 self.run(0)
+
+
+def listed(trace: Trace) -> str:
+    """The calls of an observed run, one a line."""
+    calls = trace.observed.calls if trace.observed else ()
+    return "\n".join(f"  {number}. {call_text(call)}" for number, call in enumerate(calls, start=1))
 
 
 def driver_for(adapter: Adapter, name: str, record: Record | None = None) -> Driver:

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 from kvmodel.engines.adapter import Capability, Role, Submission, Tokens
 from kvmodel.engines.driver import AllocatorDriver, Driver, EngineDriver, Halt, Make, Record, driver_for
 from kvmodel.engines.play import shortened
+from kvmodel.traces.trace import Trace
 
 __all__ = ["AllocatorMachine", "EngineMachine", "machine_for", "search"]
 
@@ -31,12 +32,13 @@ class OutOfTime(KeyboardInterrupt):
 
 
 class _Machine(RuleBasedStateMachine):
-    """What both machines share. `started` is called at the beginning of each run."""
+    """What both machines share. `started` is called at the beginning of each run, `describe` writes one that violates something."""
 
     make: ClassVar[Make]
     name: ClassVar[str]
     record: ClassVar[Record | None] = None
     started: ClassVar[tuple[Callable[[], None], ...]] = ()
+    describe: ClassVar[tuple[Callable[[Trace], str], ...]] = ()
     hazards: ClassVar[frozenset[Capability]] = frozenset()
 
     def __init__(self) -> None:
@@ -44,6 +46,8 @@ class _Machine(RuleBasedStateMachine):
         for tell in self.started:
             tell()
         self.driver: Any = driver_for(type(self).make(), self.name, self.record)
+        for describe in self.describe:
+            self.driver.describe = describe
 
     def teardown(self) -> None:
         driver: Driver = self.driver
