@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from kvmodel.engines.log.events import PAGE, ActionEvents, Events
 from kvmodel.language.expressions import (
@@ -83,7 +83,12 @@ def handlers(
     (`kvmodel.engines.log.monitor.Hooks`). `assertions` numbers the assertions of actions by (action, position).
     """
     # First everything that reads, which settles the indices; then the writes, which keep them.
-    sources = [_variants(events, action, system, layout, checks, assertions, sure) for action in system.actions]
+    touching: dict[str, list[_Touch]] = {}
+    for check in checks:
+        for case in _cases(check):
+            for access in dict.fromkeys(a for literal in case.condition for a in accesses(literal.expr, case.variables, system)):
+                touching.setdefault(access.variable, []).append(_Touch(check, case, access))
+    sources = [_variants(events, action, system, layout, touching, assertions, sure) for action in system.actions]
     texts = {variants[0].action.name: "\n".join(_made(variants)) for variants in sources}
     return {name: compile_function([text], "make") for name, text in texts.items()}, texts
 
@@ -93,7 +98,7 @@ def _variants(
     action: Action,
     system: TransitionSystem,
     layout: StoreLayout,
-    checks: Sequence[Check],
+    touching: Touching,
     assertions: Mapping[tuple[str, int], int],
     sure: Sequence[SureGuard],
 ) -> list[_Handler]:
@@ -102,7 +107,7 @@ def _variants(
     open_ = [taken for taken in entry.takes if taken.is_page and taken.pool is None]
     partition = events.partition
     if partition is None:
-        return [_Handler(entry, action, {}, system, layout, checks, assertions, sure)]
+        return [_Handler(entry, action, {}, system, layout, touching, assertions, sure)]
     known: dict[str, str] = {}
     for taken in entry.takes:
         if taken.is_page and taken.pool is not None:
@@ -116,7 +121,7 @@ def _variants(
             for parameter in action.parameters
             if parameter.name in where
         }
-        variant = _Handler(entry, _assumed(action, facts), facts, system, layout, checks, assertions, sure)
+        variant = _Handler(entry, _assumed(action, facts), facts, system, layout, touching, assertions, sure)
         variant.pool = (name, events.pools[name]) if name else None
         found.append(variant)
     return found
@@ -173,7 +178,7 @@ class _Handler(ActionSource):
         facts: Facts,
         system: TransitionSystem,
         layout: StoreLayout,
-        checks: Sequence[Check],
+        touching: Touching,
         assertions: Mapping[tuple[str, int], int],
         sure: Sequence[SureGuard],
     ) -> None:
@@ -199,7 +204,7 @@ class _Handler(ActionSource):
             for number, assertion in enumerate(action.assertions)
             if (action.name, number) in assertions
         ]
-        self._checks = [self._look(update, number, checks) for number, update in enumerate(action.updates)]
+        self._checks = [self._look(update, number, touching) for number, update in enumerate(action.updates)]
 
     # -- second phase
 
@@ -285,7 +290,7 @@ class _Handler(ActionSource):
                     facts[substitute(fact[0], self.tokens)] = fact[1]
         return facts
 
-    def _look(self, update: Update, number: int, checks: Sequence[Check]) -> list[list[str]]:
+    def _look(self, update: Update, number: int, touching: Touching) -> list[list[str]]:
         """Statements that find what the update may have made false."""
         keys, loops, names = self._places(update, number)
         over = self._over_tokens(update, keys)
@@ -304,13 +309,11 @@ class _Handler(ActionSource):
             value = substitute(other.value, self.tokens)
             facts[Read(other.variable, index, self.system.by_name[other.variable].type)] = value
         place = _Place(keys, loops, names, facts)
-        found = []
-        for check in checks:
-            seen: set[frozenset[Literal]] = set()
-            for case in _cases(check):
-                for access in dict.fromkeys(a for literal in case.condition for a in accesses(literal.expr, case.variables, self.system)):
-                    if access.variable == update.variable:
-                        found.append(self._check(check, case, access, place, seen))
+        seen: dict[int, set[frozenset[Literal]]] = {}
+        found = [
+            self._check(touch.check, touch.case, touch.access, place, seen.setdefault(touch.check.number, set()))
+            for touch in touching.get(update.variable, ())
+        ]
         return [lines for lines in found if lines]
 
     def _over_tokens(self, update: Update, keys: tuple[Expr, ...]) -> dict[str, Expr]:
@@ -414,6 +417,19 @@ class _Place:
     loops: list[Clause]
     names: dict[str, str]
     facts: Facts
+
+
+@dataclass(frozen=True, slots=True)
+class _Touch:
+    """A way in which a case of a check reads a variable."""
+
+    check: Check
+    case: _Case
+    access: Access
+
+
+Touching: TypeAlias = Mapping[str, Sequence[_Touch]]
+"""What reads each variable."""
 
 
 def _cases(check: Check) -> list[_Case]:

@@ -207,9 +207,9 @@ class Monitor:
             del self._premises[name]
 
     @property
-    def seen(self) -> dict[str, int]:
+    def seen(self) -> Counter[str]:
         """How many events of each action were followed."""
-        return {kind.__name__: count for kind, count in self._seen.items()}
+        return Counter({kind.__name__: count for kind, count in self._seen.items()})
 
     @property
     def idle(self) -> tuple[str, ...]:

@@ -15,7 +15,11 @@ def same(family_name: str, lines: list[bytes]) -> Outcome:
     family = FAMILIES[family_name]
     found = generated(family, b"\n".join(lines) + b"\n")
     expected = plain(family, lines)
-    assert found.answer == expected.answer, b"\n".join(lines).decode()
+    if found.stopped:  # an id appears again while something of its request is in flight: the plain monitor says no more than that
+        assert expected.refused
+        assert found.broken == expected.broken
+    else:
+        assert found.answer == expected.answer, b"\n".join(lines).decode()
     return found
 
 
