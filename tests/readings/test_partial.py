@@ -33,7 +33,7 @@ JUDGED = (PropertyKind.INVARIANT, PropertyKind.REACHABLE, PropertyKind.ASSERTION
 
 @cache
 def cases() -> tuple[Case, ...]:
-    return tuple(collected(70, 1))
+    return tuple(collected(50, 1))
 
 
 def some_unknown(system: TransitionSystem, random: Random) -> frozenset[str]:
@@ -102,15 +102,23 @@ def test_every_completion_bears_out_what_is_said() -> None:
                 assert system.variables == case.system.variables
                 assert [p.name for p in system.properties] == [p.name for p in case.system.properties]
             assert not wrong(seen, case.instance, random, 8, tally), repr(case)
-    assert tally["open"] > 500
+    assert tally["open"] > 300
     assert tally["decided"] > 10 * tally["missed"] > 0  # correlated atoms, such as x or not x, are missed
 
 
-@pytest.mark.parametrize("unknown", [{"holds"}, {"writing", "quarantined"}, {"content"}, {"prompt", "client"}, {"pool_limit"}])
-def test_a_shipped_spec(unknown: set[str]) -> None:
-    system = load_spec("handoff")
-    names = frozenset(unknown) & system.by_name.keys() or frozenset({"written"})
-    assert not wrong(partial(system, names), Instance.make(system), Random(1), 6, Counter())
+@pytest.mark.parametrize(
+    ("spec", "unknown"),
+    [
+        ("handoff", {"holds"}),
+        ("handoff", {"writing", "quarantined"}),
+        ("handoff", {"prompt", "client"}),
+        ("cached", {"data"}),
+        ("cached", {"references", "key"}),
+    ],
+)
+def test_a_shipped_spec(spec: str, unknown: set[str]) -> None:
+    system = load_spec(spec)
+    assert not wrong(partial(system, frozenset(unknown)), Instance.make(system), Random(1), 6, Counter())
 
 
 def test_nothing_unknown_is_the_exact_reading() -> None:

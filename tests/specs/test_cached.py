@@ -42,7 +42,7 @@ STORIES = {
 
 @pytest.mark.parametrize(("variant", "name"), STORIES)
 def test_a_fault_is_a_short_story(variant: str, name: str) -> None:
-    trace = explore(Instance.make(load_spec(f"cached:{variant}")), [name])[name].trace
+    trace = explore(Instance.make(load_spec(f"cached:{variant}"), SMALL), [name])[name].trace
     assert trace is not None
     told = " ".join({"post": "fill", "land": "compute"}.get(step.action, step.action) for step in trace.steps)
     assert told == STORIES[variant, name].replace("post", "fill").replace("land", "compute")
