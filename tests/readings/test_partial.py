@@ -27,7 +27,7 @@ from tests.agreement.random_systems import Case
 from tests.agreement.test_random_systems import collected
 from tests.readings.test_conditions import random_state
 
-MOST_COMPLETIONS = 80
+MOST_COMPLETIONS = 40
 JUDGED = (PropertyKind.INVARIANT, PropertyKind.REACHABLE, PropertyKind.ASSERTION)
 
 
@@ -101,8 +101,8 @@ def test_every_completion_bears_out_what_is_said() -> None:
                 assert not system.variables_read() & seen.unknown
                 assert system.variables == case.system.variables
                 assert [p.name for p in system.properties] == [p.name for p in case.system.properties]
-            assert not wrong(seen, case.instance, random, 8, tally), repr(case)
-    assert tally["open"] > 300
+            assert not wrong(seen, case.instance, random, 5, tally), repr(case)
+    assert tally["open"] > 200
     assert tally["decided"] > 10 * tally["missed"] > 0  # correlated atoms, such as x or not x, are missed
 
 
