@@ -79,7 +79,7 @@ class PoolLog:
         self.detached: dict[int, list[Held]] = {}
         self.current: Any = None  # the request whose call is on the stack
         self.group = 0
-        self.overlap = self.defers_free = False
+        self.overlap = self.defers_free = self.incomplete = False
         self.scheduled, self.taken = 0, 0  # batches that were scheduled, and taken in
         self.indexed: set[int] = set()
         self.starts: dict[str, tuple[int, bool]] = {}  # tokens that the connector was told are there, and whether the rest arrives later
@@ -97,11 +97,13 @@ class PoolLog:
             values={"null": [self.null]},
         )
         log = LogWriter(self.file, header)
-        log.event("set_aside", pages=[self.null])
+        if not self.incomplete:
+            log.event("set_aside", pages=[self.null])
         return log
 
     def stop(self, reason: str) -> None:
-        """Nothing is recorded from here on, and the last line says why."""
+        """Nothing is recorded from here on, and the last line says why. Before the first event: the log stays without one."""
+        self.incomplete = True
         self.log.flush()
         if not self.log.stopped:
             self.log.stopped = reason
