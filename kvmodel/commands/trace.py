@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from kvmodel.analyses.explain import Explanation
     from kvmodel.analyses.why import Blocked, Reason
     from kvmodel.engines.log.check import LogResult
+    from kvmodel.engines.log.kv_events import KvResult
+    from kvmodel.engines.log.redact import Redaction
     from kvmodel.engines.log.schema import Header
     from kvmodel.engines.log.story import Story
     from kvmodel.language.system import TransitionSystem
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["trace"]
 
 FORMATS = ("markdown", "junit", "sarif", "itf")
+LOG_FORMATS = ("kvmodel", "vllm-kv-events", "sglang-kv-events")
 
 
 @click.group(
@@ -193,11 +196,17 @@ checked before it is printed), 3 undecided. With --expect: 0 as expected, 1 not,
 )
 @click.argument("log")
 @click.option("--spec", metavar="SPEC", help="The spec (default: the one that the log's header names).")
+@click.option(
+    "--format", "form", type=click.Choice(LOG_FORMATS), default="kvmodel", show_default=True,
+    help="What LOG is: an event log, or KV events as the engine publishes them.",
+)  # fmt: skip
 @click.option("--redact", is_flag=True, help="Show ids and hashes as keyed digests.")
 @click.option("--redact-key", metavar="KEY", help="The key of the digests, so that two runs can be compared (default: a random one).")
 @click.option("--expect", "expected", type=click.Choice(("holds", "violated", "undecided")), help="The verdict that is no failure.")
 @common.json_option
-def check(log: str, spec: str | None, redact: bool, redact_key: str | None, expected: str | None, as_json: bool) -> int:
+def check(
+    log: str, spec: str | None, form: str, redact: bool, redact_key: str | None, expected: str | None, as_json: bool
+) -> int:
     """Check the event log in LOG (JSON Lines; - is stdin) against a spec.
 
     Each event must be a step that the spec allows, and no property may become false. It says which event is the first that no
@@ -208,8 +217,11 @@ def check(log: str, spec: str | None, redact: bool, redact_key: str | None, expe
 
     if redact_key is not None and not redact:
         raise UsageError("--redact-key is the key of --redact: give both")
+    redaction = Redaction(redact, (redact_key or "").encode())
+    if form != "kvmodel":
+        return _check_kv_events(log, spec, redaction, expected, as_json)
     with _opened(log) as file, common.progress_line() as progress:
-        result = check_log(file, lambda header: _spec_of(header, spec), Redaction(redact, (redact_key or "").encode()), progress)
+        result = check_log(file, lambda header: _spec_of(header, spec), redaction, progress)
     if as_json:
         common.emit_json("trace check", log_object(result))
     else:
@@ -217,6 +229,23 @@ def check(log: str, spec: str | None, redact: bool, redact_key: str | None, expe
 
         width, colour = common.page()
         common.emit(log_text(result, width=width, colour=colour))
+    return common.USAGE if result.error is not None else common.exit_code(result.verdict, expected)
+
+
+def _check_kv_events(path: str, spec: str | None, redaction: Redaction, expected: str | None, as_json: bool) -> int:
+    from kvmodel.api import load
+    from kvmodel.engines.log.kv_events import check_kv_events
+
+    system = load(spec or "cached")
+    with _opened(path) as file:
+        result = check_kv_events(file, system, redaction)
+    if as_json:
+        common.emit_json("trace check", kv_object(result))
+    else:
+        from kvmodel.views.log_check import kv_text
+
+        width, colour = common.page()
+        common.emit(kv_text(result, width=width, colour=colour))
     return common.USAGE if result.error is not None else common.exit_code(result.verdict, expected)
 
 
@@ -259,6 +288,22 @@ def log_object(result: LogResult) -> dict[str, object]:
         "never_true": list(result.never_told),
         "properties": [{"name": entry.name, "verdict": entry.verdict.value, "reason": entry.reason} for entry in result.properties],
         "findings": [_finding(story) for story in result.stories],
+        "remarks": list(result.remarks),
+        "error": None if result.error is None else {"line": result.error.line, "message": printable(result.error.message, 500)},
+    }
+
+
+def kv_object(result: KvResult) -> dict[str, object]:
+    """Checked KV events for JSON."""
+    return {
+        "verdict": result.verdict.value,
+        "batches": result.batches,
+        "stored": result.stored,
+        "removed": result.removed,
+        "cleared": result.cleared,
+        "in_index": result.indexed,
+        "properties": [{"name": entry.name, "verdict": entry.verdict.value, "reason": entry.reason} for entry in result.properties],
+        "findings": [{"subject": found.subject, "batch": found.place, "headline": found.headline} for found in result.findings],
         "remarks": list(result.remarks),
         "error": None if result.error is None else {"line": result.error.line, "message": printable(result.error.message, 500)},
     }

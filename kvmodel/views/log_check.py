@@ -8,12 +8,13 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from kvmodel.engines.log.check import LogResult
+from kvmodel.engines.log.kv_events import KvResult
 from kvmodel.engines.log.story import Story
 from kvmodel.errors import printable
 from kvmodel.verdict import PropertyResult, Verdict
 from kvmodel.views.console import PLAIN_WIDTH, columns, draw, indented, words
 
-__all__ = ["log_text"]
+__all__ = ["kv_text", "log_text"]
 
 STYLES = {Verdict.HOLDS: "green", Verdict.VIOLATED: "bold red", Verdict.UNDECIDED: "yellow"}
 
@@ -32,6 +33,31 @@ def log_text(result: LogResult, *, width: int = PLAIN_WIDTH, colour: bool = Fals
         parts += [Text(), words(f"error: {result.error}", "bold red")]
         parts.append(words(f"{result.events:,} events before it were checked; nothing from there on was." if result.events else
                            "No event was checked."))  # fmt: skip
+    return draw(parts, width=width, colour=colour)
+
+
+def kv_text(result: KvResult, *, width: int = PLAIN_WIDTH, colour: bool = False) -> str:
+    """Everything that a replay of KV events has to say, as text of at most `width` columns."""
+    parts: list[RenderableType] = []
+    for found in result.findings:
+        parts += [words(f"batch {found.place}: {found.headline}", "bold"), indented(words(found.subject)), Text()]
+    head = words("KV events: ", "bold")
+    head.append(result.verdict.value, STYLES[result.verdict])
+    counts = f"{result.stored:,} blocks stored, {result.removed:,} removed, {result.cleared:,} times all cleared"
+    head.append(printable(f"\n{result.batches:,} batches, {counts}; {result.indexed:,} in the index; {result.seconds:.1f}s"))
+    table = columns("property", "verdict", "")
+    reasons: dict[str, list[str]] = {}
+    for entry in result.properties:
+        reasons.setdefault(f"{entry.verdict.value}|{entry.reason}", []).append(entry.name)
+    shown = {entry.verdict.value: entry.verdict for entry in result.properties}
+    for key, names in reasons.items():
+        verdict, _, reason = key.partition("|")
+        table.add_row(words("\n".join(names)), words(verdict, STYLES[shown[verdict]]), words(reason))
+    parts += [head, Text(), table]
+    if result.remarks:
+        parts += [Text(), *(indented(words(remark)) for remark in result.remarks)]
+    if result.error is not None:
+        parts += [Text(), words(f"error: {result.error}", "bold red")]
     return draw(parts, width=width, colour=colour)
 
 
