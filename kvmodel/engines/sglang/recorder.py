@@ -9,7 +9,7 @@ The recorder hooks the methods in `HOOKS`, through SGLang's plugin framework whe
 
 A hook whose target a release does not have makes the actions that it tells of silent in the log's header: a check is then undecided
 where they matter, and never violated for that. A prefix cache that is on, or truncation, is not followed: the log then ends at once, and
-says why.
+says why. A server is one node: its log has that node's steps, and declares those of the other one silent.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any, BinaryIO
 
 from kvmodel.engines.log.schema import Header
@@ -31,12 +32,20 @@ VARIABLE = "KVMODEL_LOG"
 """The environment variable with the log's file; ``{node}`` and ``{pid}`` in it are filled in."""
 
 UNLIMITED = 1 << 62
+TOGETHER = ("send", "land", "succeed")  # what is known of these takes both nodes
+ELSEWHERE = {
+    "prefill": ("reject", "truncate", "prefill_door", "refuse", "forward", "retire", "stop", *TOGETHER),
+    "decode": (
+        *("decode_door", "refuse_at_decode", "announce", "commit", "read", "finish", "fail", "hear_reject", "abort", "drain", "give_up"),
+        *TOGETHER,
+    ),
+}
 PROMPT = "_kvmodel_prompt"  # of a rejected request: how long its prompt was
 
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A method of SGLang's (below ``sglang.srt``), the method here that is told of its calls, and the actions that it tells of.
+    """A function of SGLang's (``module:name`` below ``sglang.srt``), the method here that is told of its calls, and what it tells of.
 
     `after` the call, with its result first, or before. A release may lack what is not `required`.
     """
@@ -50,22 +59,23 @@ class Hook:
 
 PREFILL, DECODE = "disaggregation.prefill", "disaggregation.decode"
 HOOKS = (
-    Hook("managers.schedule_batch.Req.set_finish_with_abort", "rejected", ("reject",), after=False),
-    Hook(f"{PREFILL}.PrefillBootstrapQueue.add", "at_prefill_door", ("reject", "prefill_door", "refuse")),
-    Hook(f"{DECODE}.DecodePreallocQueue.add", "at_decode_door", ("decode_door", "refuse_at_decode")),
-    Hook(f"{DECODE}.DecodePreallocQueue._pre_alloc", "reserved", ("allocate", "announce")),
+    Hook("managers.schedule_batch:Req.set_finish_with_abort", "rejected", ("reject",), after=False),
+    Hook(f"{PREFILL}:PrefillBootstrapQueue.add", "at_prefill_door", ("reject", "prefill_door", "refuse")),
+    Hook(f"{DECODE}:DecodePreallocQueue.add", "at_decode_door", ("decode_door", "refuse_at_decode")),
+    Hook(f"{DECODE}:DecodePreallocQueue._pre_alloc", "reserved", ("allocate", "announce")),
     Hook(
-        f"{PREFILL}.SchedulerDisaggregationPrefillMixin.process_batch_result_disagg_prefill",
+        f"{PREFILL}:SchedulerDisaggregationPrefillMixin.process_batch_result_disagg_prefill",
         "computed",
         ("allocate", "forward"),
         after=False,
     ),
-    Hook(f"{PREFILL}.SchedulerDisaggregationPrefillMixin.send_kv_chunk", "sent", ("send",)),
-    Hook("mem_cache.memory_pool.ReqToTokenPool.free", "ended_at_prefill", ("land", "succeed", "retire", "stop"), after=False),
-    Hook(f"{DECODE}.DecodeTransferQueue._commit_transfer_to_req", "committed", ("commit", "read")),
-    Hook(f"{DECODE}.DecodeTransferQueue._defer_release", "deferred", ("abort",), required=False),  # from 0.5.19
-    Hook(f"{DECODE}.DecodeReqToTokenPool.free", "ended_at_decode", ("finish", "abort", "hear_reject", "drain", "give_up"), after=False),
-    Hook(f"{DECODE}.DecodePreallocQueue.pop_preallocated", "failed_before", ("abort", "hear_reject")),
+    Hook(f"{PREFILL}:SchedulerDisaggregationPrefillMixin.send_kv_chunk", "sent", ("send",)),
+    Hook("mem_cache.memory_pool:ReqToTokenPool.free", "ended_at_prefill", ("land", "succeed", "retire", "stop"), after=False),
+    Hook(f"{DECODE}:DecodeTransferQueue._commit_transfer_to_req", "committed", ("commit", "read")),
+    Hook(f"{DECODE}:DecodeTransferQueue._defer_release", "deferred", ("abort",), required=False),  # from 0.5.19
+    Hook(f"{DECODE}:DecodeReqToTokenPool.free", "ended_at_decode", ("finish", "abort", "hear_reject", "drain", "give_up"), after=False),
+    Hook(f"{DECODE}:DecodePreallocQueue.pop_preallocated", "failed_before", ("abort", "hear_reject")),
+    Hook(f"{PREFILL}:maybe_release_metadata_buffer", "dropped", ("stop",), after=False, required=False),  # from 0.5.16
 )
 
 
@@ -206,6 +216,13 @@ class Recorder:
             room.stops = True
             self._settle(room)
 
+    def dropped(self, request: Any, *arguments: Any, **named: Any) -> None:
+        """Prefill gives up a request before its forward pass, which has no pages."""
+        room = self._at_prefill(request)
+        if room is not None and room.prefill == "QUEUED":
+            room.stops = True
+            self._settle(room)
+
     def deferred(self, result: Any, queue: Any, waiting: Any, *arguments: Any, **named: Any) -> None:
         room = self._at_decode(waiting.req)
         if room is not None:
@@ -300,9 +317,9 @@ class Recorder:
             noted = self._guarded(hook)
             if framework is not None:
                 kind = framework.HookType.AFTER if hook.after else framework.HookType.BEFORE
-                framework.HookRegistry.register(f"sglang.srt.{hook.target}", noted, kind)
+                framework.HookRegistry.register(f"sglang.srt.{hook.target.replace(':', '.')}", noted, kind)
             else:
-                replace_method(hook, noted)
+                replace_function(hook, noted)
         if framework is not None:
             framework.HookRegistry.apply_hooks()
 
@@ -320,25 +337,25 @@ class Recorder:
 
 
 def find(hook: Hook) -> Any | None:
-    """The method of the release, or None where it has none."""
-    module, kind, name = hook.target.rsplit(".", 2)
+    """The function of the release, or None where it has none."""
     try:
-        return getattr(getattr(import_module(f"sglang.srt.{module}"), kind, None), name, None)
-    except ImportError:
+        return resolve_name(f"sglang.srt.{hook.target}")
+    except (ImportError, AttributeError):
         return None
 
 
-def replace_method(hook: Hook, noted: Callable[..., None]) -> None:
-    """Put a wrapper in the method's place."""
-    module, kind, name = hook.target.rsplit(".", 2)
-    owner = getattr(import_module(f"sglang.srt.{module}"), kind)
-    method = getattr(owner, name)
+def replace_function(hook: Hook, noted: Callable[..., None]) -> None:
+    """Put a wrapper in the function's place."""
+    module, _, path = hook.target.partition(":")
+    kind, _, name = path.rpartition(".")
+    owner = resolve_name(f"sglang.srt.{module}:{kind}" if kind else f"sglang.srt.{module}")
+    function = getattr(owner, name)
 
-    @wraps(method)
+    @wraps(function)
     def wrapped(*arguments: Any, **named: Any) -> Any:
         if not hook.after:
             noted(*arguments, **named)
-        result = method(*arguments, **named)
+        result = function(*arguments, **named)
         if hook.after:
             noted(result, *arguments, **named)
         return result
@@ -349,7 +366,7 @@ def replace_method(hook: Hook, noted: Callable[..., None]) -> None:
 def silent_actions(release: str, hooks: tuple[Hook, ...] = HOOKS) -> dict[str, str]:
     """The actions that are not told of, each with the hook that this release has no target for."""
     return {
-        action: f"sglang {release} has no {hook.target}"
+        action: f"sglang {release} has no {hook.target.replace(':', '.')}"
         for hook in hooks
         if hook.required and find(hook) is None
         for action in hook.actions
@@ -368,19 +385,17 @@ def succeeded(transfer: Any) -> bool:
 
 def header_for(release: str, limits: Mapping[str, int], pools: Mapping[str, int], hooks: tuple[Hook, ...] = HOOKS) -> Header:
     """The header of a log of nodes with these pools (pages, the null page included). `limits` are the longest prompts that nodes take,
-    and the context, by the spec's names; of a node that is not in this process it has none."""
-    unknown = {
-        name: "the other node is another process"
-        for name in ("prefill_limit", "decode_limit")
-        if name not in limits
-    }
+    and the context, by the spec's names. Of a node that is not in this process there is neither a limit nor a pool."""
+    why = "the other node is another process"
+    elsewhere = {action: why for node, actions in ELSEWHERE.items() if node not in pools for action in actions}
+    unknown = {name: why for name in ("prefill_limit", "decode_limit") if name not in limits}
     flags = {
         f"{node}_pool_covers_context": limits["context"] <= limits[f"{node}_limit"]
         for node in ("prefill", "decode")
         if f"{node}_limit" in limits
     }
     return Header(
-        1, dict(pools), "sglang", release, "handoff", flags, dict(limits), silent_actions(release, hooks), unknown
+        1, dict(pools), "sglang", release, "handoff", flags, dict(limits), elsewhere | silent_actions(release, hooks), unknown
     )
 
 
@@ -402,12 +417,12 @@ class Waiting(Recorder):
         self.broken = ""
 
     def at_prefill_door(self, result: Any, queue: Any, request: Any, *arguments: Any, **named: Any) -> None:
-        self._open("prefill", queue.scheduler)
-        super().at_prefill_door(result, queue, request, *arguments, **named)
+        if self._is_of("prefill", queue.scheduler):
+            super().at_prefill_door(result, queue, request, *arguments, **named)
 
     def at_decode_door(self, result: Any, queue: Any, request: Any, *arguments: Any, **named: Any) -> None:
-        self._open("decode", queue.scheduler)
-        super().at_decode_door(result, queue, request, *arguments, **named)
+        if self._is_of("decode", queue.scheduler):
+            super().at_decode_door(result, queue, request, *arguments, **named)
 
     def _at_prefill(self, request: Any) -> Room | None:
         return super()._at_prefill(request) if hasattr(self, "rooms") else None
@@ -415,9 +430,14 @@ class Waiting(Recorder):
     def _at_decode(self, request: Any) -> Room | None:
         return super()._at_decode(request) if hasattr(self, "rooms") else None
 
+    def _is_of(self, node: str, scheduler: Any) -> bool:
+        """Whether the log is of that node's scheduler. The first one that asks gets it."""
+        if not hasattr(self, "rooms"):
+            self.node = node
+            self._open(node, scheduler)
+        return self.node == node and not self.broken
+
     def _open(self, node: str, scheduler: Any) -> None:
-        if hasattr(self, "rooms"):
-            return
         allocator = scheduler.token_to_kv_pool_allocator
         limits = {f"{node}_limit": scheduler.max_req_input_len - 1, "context": scheduler.model_config.context_len}
         version = str(getattr(import_module("sglang"), "__version__", ""))
