@@ -114,7 +114,8 @@ def test_nothing_is_not_a_pass() -> None:
 @pytest.mark.parametrize(
     "content",
     [b"", b"[1.0]\n", b"{}\n", b"[1.0, 3]\n", b'[1.0, [["BlockStored", 3]]]\n', b'[1.0, [["Nothing"]]]\n', b"[" * 100_000,
-     b"\x00\x01", b"\xff" * 40, b'[1.0, [["BlockStored", [1], null, [1, 2], 0]]]\n', b'[1.0, [["BlockStored", [[1]], null, [1], 1]]]\n', b'{"seq":"x","batch":[]}\n'],
+     b"\x00\x01", b"\xff" * 40, b'[1.0, [["BlockStored", [1], null, [1, 2], 0]]]\n', b'[1.0, [["BlockStored", [[1]], null, [1], 1]]]\n',
+     b'{"seq":"x","batch":[]}\n'],
 )  # fmt: skip
 def test_what_is_no_dump(content: bytes) -> None:
     result = check_kv_events(BytesIO(content), load_spec("cached"), Redaction())
