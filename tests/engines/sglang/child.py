@@ -16,7 +16,8 @@ from kvmodel.engines.machines import check_release, machine
 from kvmodel.traces.observed import call_text
 from tests.engines.sglang.mutants import MUTANTS
 
-TIMEOUT = float(os.environ.get("KVMODEL_ENGINE_TIMEOUT", "300"))
+TIMEOUT = float(os.environ.get("KVMODEL_ENGINE_TIMEOUT", "300"))  # seconds of a job
+EXAMPLES = int(os.environ.get("KVMODEL_ENGINE_EXAMPLES", "0")) or None  # otherwise as the machine says
 
 
 def job(release: str, name: str) -> dict[str, Any]:
@@ -26,7 +27,7 @@ def job(release: str, name: str) -> dict[str, Any]:
     for each in found:
         each.change()
     started = time.monotonic()
-    result = check_release(machine("sglang", found[0].machine if found else name), release, timeout=TIMEOUT)
+    result = check_release(machine("sglang", found[0].machine if found else name), release, timeout=TIMEOUT, examples=EXAMPLES)
     violated = {p.name: p.trace for p in result.properties if p.trace is not None}
     return {
         "job": name,
