@@ -40,8 +40,9 @@ class Watch:
     system: TransitionSystem
     reading: Partial
     possible: CompiledSystem
-    sure: CompiledSystem
-    """Of the properties that depend on something unknown; the others are as certain as they are possible."""
+    sure: Mapping[str, CompiledSystem]
+    """For each property that depends on something unknown, that alone; the others are as certain as they are possible. Where one is
+    not sure it may be so for thousands of elements, so it is not asked again."""
 
     @property
     def properties(self) -> tuple[str, ...]:
@@ -75,7 +76,8 @@ def watch(unknown: frozenset[str], pages: int) -> Watch:
     names = [p.name for p in system.properties if p.kind in kinds and not (p.kind is PropertyKind.RANGE and p.subject in unknown)]
     possible = CompiledSystem(reading.systems.possible, sizes, names, searches=False)
     open_ones = [name for name in names if name not in reading.undecidable and reading.surely(name) != reading.possibly(name)]
-    return Watch(system, reading, possible, CompiledSystem(reading.systems.sure, sizes, open_ones, searches=False))
+    sure = {name: CompiledSystem(reading.systems.sure, sizes, [name], searches=False) for name in open_ones}
+    return Watch(system, reading, possible, sure)
 
 
 @dataclass
@@ -98,7 +100,7 @@ class Observer:
         places: list[Place] = [(pool.name, page) for pool in self.start.pools for page in range(pool.pages)]
         self._pages: dict[object, int] = {place: number for number, place in enumerate(places)}
         self._last: tuple[Values, Values] | None = None
-        self._states: dict[bool, SparseState] = {}
+        self._states: dict[str, SparseState] = {}
 
     def see(self, facts: Facts, call: Call | None = None) -> tuple[str, ...]:
         """Take in the state after `call` (None: the first state). The names of the properties that it violates, in the spec's order."""
@@ -114,16 +116,17 @@ class Observer:
         before = {} if self._last is None else self._last[-1]
         values = self._numbered(facts, watched.system, before)
         self._last = before or values, values
-        violated = self._violated(watched.possible, before, values, sure=False)
-        if not self.unsure.issuperset(p.name for p in watched.sure.watched):
-            self.unsure |= self._violated(watched.sure, before, values, sure=True) - violated
+        violated = self._violated(watched.possible, before, values)
+        for name, sure in watched.sure.items():
+            if name not in self.unsure:
+                self.unsure |= self._violated(sure, before, values, name) - violated
         return tuple(name for name in watched.properties if name in violated)
 
-    def _violated(self, compiled: CompiledSystem, before: Values, after: Values, *, sure: bool) -> set[str]:
-        """The properties that are false of a state. The state before is changed into it, where that was looked at too."""
-        state = self._states.get(sure)
+    def _violated(self, compiled: CompiledSystem, before: Values, after: Values, which: str = "") -> set[str]:
+        """The properties that are false of a state. The state before, kept under `which`, is changed into it."""
+        state = self._states.get(which)
         if state is None:
-            state = self._states[sure] = compiled.at(after)
+            state = self._states[which] = compiled.at(after)
         else:
             for name, entries in after.items():
                 old = before[name]

@@ -29,12 +29,13 @@ def play(make: Make, name: str, calls: Sequence[Call], record: Record | None = N
 
 
 def shortened(make: Make, name: str, violated: str, trace: Trace) -> Trace:
-    """A run that violates the same property as `trace` and from which no request, no call and no token can be left out; the
-    best so far when time runs out. A trace that does not show its violation again is given back as it is."""
+    """A run that violates the same property as `trace` and from which no request, no call, no token and no page to evict can be
+    left out; the best so far when time runs out. A trace that does not show its violation again is given back as it is."""
     limit = time.monotonic() + PATIENCE
+    unsure: set[str] = set()  # shared, so that what cannot be told is not asked again
 
     def attempt(calls: Sequence[Call]) -> Trace | None:
-        record = Record(fatal=frozenset({violated}))
+        record = Record(fatal=frozenset({violated}), unsure=unsure)
         try:
             play(make, name, calls, record)
         except EngineViolation:
@@ -48,7 +49,7 @@ def shortened(make: Make, name: str, violated: str, trace: Trace) -> Trace:
     improved = True
     while improved:
         improved = False
-        for smaller in (_without_requests, _without_calls, _simpler):
+        for smaller in (_without_requests, _without_calls, _folded, _simpler):
             while time.monotonic() < limit:
                 found = _first(smaller(_calls(best)), attempt, best)
                 if found is None:
@@ -73,8 +74,9 @@ def _first(candidates: Iterator[Sequence[Call]], attempt: Callable[[Sequence[Cal
 
 def _size(calls: Sequence[Call]) -> tuple[int, int, int]:
     tokens = [token for call in calls for token in _list(call, "tokens")]
+    pages = sum(len(_list(call, "pages")) for call in calls)
     extra = sum(1 for call in calls for name in ("salt", "external", "remote") if call.get(name))
-    return len(calls), len(tokens) + sum(cast("int", call.get("new", 0)) for call in calls), sum(tokens) + extra
+    return len(calls), len(tokens) + pages + sum(cast("int", call.get("new", 0)) for call in calls), sum(tokens) + extra
 
 
 def _list(call: Call, name: str) -> Sequence[int]:
@@ -94,12 +96,27 @@ def _without_calls(calls: Sequence[Call]) -> Iterator[Sequence[Call]]:
         size //= 2
 
 
-def _simpler(calls: Sequence[Call]) -> Iterator[Sequence[Call]]:
-    """One call with fewer tokens, plainer ones, or without an option."""
+def _folded(calls: Sequence[Call]) -> Iterator[Sequence[Call]]:
+    """Two calls as one: a request that grows by a token asks for it at once; what is held back and released is given back at once."""
     for number, call in enumerate(calls):
-        tokens = _list(call, "tokens")
+        mine = [i for i, other in enumerate(calls[:number]) if other.get("request", number) == call.get("request")]
+        before = mine[-1] if mine else None
+        match call["verb"], calls[before]["verb"] if before is not None else "":
+            case "extend", "admit" if before is not None:
+                grown = {**calls[before], "tokens": (*_list(calls[before], "tokens"), call["token"])}
+                yield [*calls[:before], grown, *calls[before + 1 : number], *calls[number + 1 :]]
+            case "release", "detach" if before is not None:
+                yield [*calls[:before], {"verb": "free", "request": call["request"]}, *calls[before + 1 : number], *calls[number + 1 :]]
+
+
+def _simpler(calls: Sequence[Call]) -> Iterator[Sequence[Call]]:
+    """One call with fewer tokens, plainer ones, fewer pages, or without an option; and all calls without a salt."""
+    yield [{**call, "salt": None} if call.get("salt") else call for call in calls]
+    for number, call in enumerate(calls):
+        tokens, pages = _list(call, "tokens"), _list(call, "pages")
         changes: list[dict[str, object]] = [{"tokens": tokens[:-shorter]} for shorter in (len(tokens) // 2, 1) if 0 < shorter < len(tokens)]
         changes += [{"tokens": (*tokens[:i], 0, *tokens[i + 1 :])} for i, token in enumerate(tokens) if token]
+        changes += [{"pages": (*pages[:i], *pages[i + 1 :])} for i in range(len(pages)) if len(pages) > 1]
         changes += [{name: plain} for name, plain in (("salt", None), ("external", 0), ("remote", False)) if call.get(name)]
         changes += [{"new": cast("int", call["new"]) - 1} for _ in range(1) if cast("int", call.get("new", 0)) > 1]
         for change in changes:
