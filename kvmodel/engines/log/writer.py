@@ -105,12 +105,7 @@ class LogWriter:
                 return
             self._flush()
             self._closed = True
-            end = msgspec.json.encode(End(self.written, self.lost, self.stopped)) + b"\n"
-            try:
-                self._file.write(end)
-                self._file.flush()
-            except (OSError, ValueError) as problem:
-                self.stopped = self.stopped or _reason(problem)
+            self._write(msgspec.json.encode(End(self.written, self.lost, self.stopped)) + b"\n")
 
     def __enter__(self) -> LogWriter:
         return self
@@ -119,22 +114,28 @@ class LogWriter:
         self.close()
 
     def _flush(self) -> None:
-        """Write the buffer. After a failure the file is cut back to its last whole block, where that is possible."""
         if self.stopped or not self._buffer:
             return
+        if self._write(self._buffer):
+            self.written += self._held
+        else:
+            self.lost += self._held
+        self._buffer = bytearray()
+        self._held = 0
+
+    def _write(self, content: bytes | bytearray) -> bool:
+        """Whether all of `content` was written. After a failure the file is cut back to where it was, if that is possible."""
         place = self._place()
         try:
-            view = memoryview(self._buffer)
+            view = memoryview(content)
             while view:  # a raw file may take less than it is given
                 view = view[self._file.write(view):]
             self._file.flush()
-            self.written += self._held
         except (OSError, ValueError) as problem:
-            self.stopped = _reason(problem)
-            self.lost += self._held
+            self.stopped = self.stopped or _reason(problem)
             self._cut(place)
-        self._buffer = bytearray()
-        self._held = 0
+            return False
+        return True
 
     def _place(self) -> int | None:
         try:
