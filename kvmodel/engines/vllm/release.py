@@ -7,6 +7,7 @@ Of the release about 40 files run as they are: block pool, managers, coordinator
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -147,13 +148,25 @@ class Release:
     # --- names
 
     def module(self, name: str) -> Any:
-        """The module of that name. Raises EngineDriftError."""
+        """The module of that name. Raises EngineDriftError. What a module does while it is imported may call stand-ins."""
+        sealed = self.stand_ins is not None and self.stand_ins.sealed
         try:
+            if self.stand_ins is not None:
+                self.stand_ins.sealed = False
             return importlib.import_module(name)
         except EngineDriftError:
             raise
         except Exception as problem:
             raise self.drift(name, f"{type(problem).__name__}: {problem}") from problem
+        finally:
+            if self.stand_ins is not None:
+                self.stand_ins.sealed = sealed
+
+    def import_nixl(self) -> None:
+        """The scheduler side of NIXL's connector: one module up to 0.16, then a package."""
+        base = "vllm.distributed.kv_transfer.kv_connector.v1"
+        place = importlib.util.find_spec(f"{base}.nixl")
+        self.module(f"{base}.nixl_connector" if place is None else f"{base}.nixl")
 
     def symbol(self, module: str, name: str) -> Any:
         """What a module has by this name. Raises EngineDriftError."""

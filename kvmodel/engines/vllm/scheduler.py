@@ -1,4 +1,4 @@
-"""The adapter of vLLM's Scheduler, with its KVCacheManager and the scheduler side of a KV connector."""
+"""The adapter of vLLM's Scheduler, with its KVCacheManager and the scheduler side of a KV connector: ours, or NIXL's own."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from kvmodel.errors import UsageError
 
 __all__ = ["SchedulerAdapter"]
 
-# What a front end writes into a request of each role; the router adds the other engine's address, which nobody reads here.
+# What a router writes into a request of each role. The other engine's address and pages are there because NIXL looks whether they are.
+REMOTE = {"remote_engine_id": "other", "remote_request_id": "other", "remote_host": "localhost", "remote_port": 1, "tp_size": 1}
 PARAMETERS: Mapping[Role, Mapping[str, object] | None] = {
     Role.LOCAL: None,
     Role.PREFILL: {"do_remote_decode": True, "do_remote_prefill": False},
-    Role.DECODE: {"do_remote_decode": False, "do_remote_prefill": True},
+    Role.DECODE: {"do_remote_decode": False, "do_remote_prefill": True, "remote_block_ids": [[0]], **REMOTE},
 }
 
 
 class SchedulerAdapter:
-    """An `Engine` over the real Scheduler of a release, with a connector of ours (`kvmodel.engines.vllm.connector`).
+    """An `Engine` over the real Scheduler of a release, with a connector of ours (`kvmodel.engines.vllm.connector`) or, with `nixl`, the
+    scheduler side of NIXL's own; then the adapter is the worker, who does what NIXL's metadata asks for.
 
     `pages` is the size of the pool, of which vLLM makes one page the null page; `depth` is how many batches may be under way. The longest
     request that is accepted just fits into the pool, as the check at start-up demands.
@@ -35,15 +37,19 @@ class SchedulerAdapter:
     lengths: tuple[int, ...] = ()
     capabilities = frozenset((Capability.SHARE, Capability.SALT, Capability.REMOTE, Capability.ABORT, Capability.EXPIRE))
 
-    def __init__(self, release: str | Release, pages: int = 7, page_size: int = PAGE_TOKENS, depth: int = 1) -> None:
+    def __init__(self, release: str | Release, pages: int = 7, page_size: int = PAGE_TOKENS, depth: int = 1, nixl: bool = False) -> None:
         self._release = boot(release) if isinstance(release, str) else release
         self.version = self._release.version
         self.page_size, self.depth = page_size, depth
         self.longest = (pages - 1) * page_size
+        self._nixl = nixl
+        if nixl:
+            self._release.import_nixl()
         transfer = SimpleNamespace(
-            kv_connector=NAME, kv_connector_module_path="kvmodel.engines.vllm.connector", kv_role="kv_both", is_kv_consumer=True,
-            is_kv_producer=True, kv_load_failure_policy="recompute", engine_id="engine", kv_connector_extra_config={},
-            kv_buffer_device="cuda", get_from_extra_config=lambda key, default: default,
+            kv_connector="NixlConnector" if nixl else NAME, kv_connector_module_path=None if nixl else "kvmodel.engines.vllm.connector",
+            kv_role="kv_both", is_kv_consumer=True, is_kv_producer=True, kv_load_failure_policy="recompute", engine_id="engine",
+            kv_connector_extra_config={}, kv_buffer_device="cuda", enable_permute_local_kv=False, kv_ip="localhost", kv_port=1,
+            get_from_extra_config=lambda key, default: default,
         )  # fmt: skip
         self._scheduler = self._release.scheduler(pages, page_size, self.longest, 3 * page_size, 3, depth, transfer)
         self._manager = self._release.attribute(self._scheduler, "kv_cache_manager")
@@ -57,6 +63,8 @@ class SchedulerAdapter:
         self._expired: set[str] = set()
         self._deferred: list[tuple[str, Any]] = []
         self._watch_deferred()
+        if nixl:
+            self._watch_leases()
 
     def _watch_deferred(self) -> None:
         """Note whose blocks are held back: the scheduler keeps them without a name."""
@@ -70,6 +78,24 @@ class SchedulerAdapter:
             return blocks
 
         self._manager.pop_blocks_for_free = noted
+
+    def _watch_leases(self) -> None:
+        """Note which pages NIXL offers to the other engine: they are in what it answers to the client."""
+        finished = self._scheduler._connector_finished
+
+        def noted(request: Any) -> Any:
+            held, parameters = finished(request)
+            if held:
+                rows = self._rows(parameters["remote_block_ids"])
+                self._read(request, rows, request.num_computed_tokens)
+            return held, parameters
+
+        self._scheduler._connector_finished = noted
+
+    @staticmethod
+    def _rows(blocks: Any) -> tuple[tuple[int, ...], ...]:
+        """Block ids of each cache group; older releases have those of the only one."""
+        return tuple(tuple(row) for row in blocks) if blocks and not isinstance(blocks[0], int) else (tuple(blocks),)
 
     def submit(self, submission: Submission) -> None:
         """The front end's part: a prompt that leaves no room for an answer is refused."""
@@ -95,6 +121,8 @@ class SchedulerAdapter:
             return None
         output = self._scheduler.schedule()
         self._look()
+        if self._nixl:
+            self._start_reads(output.kv_connector_metadata)
         work = []
         for name, first, count in self._release.scheduled(output, self._tables):
             request = self._requests[name]
@@ -119,16 +147,36 @@ class SchedulerAdapter:
         return tuple(self._transfers.values())
 
     def _look(self) -> None:
-        """Take over what the connector has begun."""
+        """Take over what our connector has begun."""
+        if self._nixl:
+            return
         connector = self._release.attribute(self._scheduler, "connector")
-        for name, (request, rows, first) in connector.writes.items():
-            tokens = tuple(request.prompt_token_ids)
-            self._begin(Transfer(f"write {name}", name, TransferKind.WRITE, tokens, request.cache_salt, first, None, Pages("", rows)))
-        for name, (request, rows, count) in connector.leases.items():
-            tokens = tuple(request.all_token_ids)[:count]
-            self._begin(Transfer(f"read {name}", name, TransferKind.READ, tokens, request.cache_salt, 0, Pages("", rows), None))
+        for request, rows, first in connector.writes.values():
+            self._write(request, rows, first)
+        for request, rows, count in connector.leases.values():
+            self._read(request, rows, count)
         connector.writes.clear()
         connector.leases.clear()
+
+    def _start_reads(self, metadata: Any) -> None:
+        """What NIXL's worker is asked to fetch: the pages of a request that the prefix cache did not have. Without pages it is to tell the
+        other engine that nothing is needed, and reports nothing."""
+        for name, asked in metadata.reqs_to_recv.items():
+            fetched = self._rows(asked.local_block_ids)
+            if not any(fetched):
+                continue
+            tables = self._rows(self._manager.get_block_ids(name))
+            kept = [table[: len(table) - len(row)] for table, row in zip(tables, fetched, strict=True)]
+            rows = tuple(table + row for table, row in zip(kept, fetched, strict=True))
+            self._write(self._requests[name], rows, len(kept[0]) * self.page_size)
+
+    def _write(self, request: Any, rows: tuple[tuple[int, ...], ...], first: int) -> None:
+        name, tokens = request.request_id, tuple(request.prompt_token_ids)
+        self._begin(Transfer(f"write {name}", name, TransferKind.WRITE, tokens, request.cache_salt, first, None, Pages("", rows)))
+
+    def _read(self, request: Any, rows: tuple[tuple[int, ...], ...], count: int) -> None:
+        name, tokens = request.request_id, tuple(request.all_token_ids)[:count]
+        self._begin(Transfer(f"read {name}", name, TransferKind.READ, tokens, request.cache_salt, 0, Pages("", rows), None))
 
     def _begin(self, transfer: Transfer) -> None:
         self._transfers[transfer.id] = transfer
