@@ -375,6 +375,14 @@ def boot(version: str, cache: Path | None = None, progress: Progress | None = No
     wheel = fetch(f"vllm=={version}", cache, progress)
     stand_ins = StandIns(PLAN, wheel.root, "vllm", version, KNOWN).install()
     sys.path.insert(0, str(wheel.root))
-    _booted = Release(version, stand_ins)
+    try:
+        booted = Release(version, stand_ins)
+    except BaseException:
+        sys.path.remove(str(wheel.root))
+        stand_ins.remove()
+        for name in [name for name in sys.modules if name.partition(".")[0] == "vllm"]:
+            del sys.modules[name]
+        raise
     stand_ins.seal()
-    return _booted
+    _booted = booted
+    return booted
