@@ -23,7 +23,7 @@ RED = {
     ("0.11.2", "scheduler"): ("isolated_write", 4),
     ("0.11.2", "nixl"): ("isolated_write", 4),  # with NIXL's own code, so it is no fault of our connector
     ("0.20.2", "hybrid"): ("exclusive_owner", 6),
-    ("0.20.2", "scheduler-two-batches"): ("isolated_write", 9),
+    ("0.20.2", "scheduler-two-batches"): ("isolated_write", 14),
     (NEWEST, "leases"): ("isolated_read", 9),  # a hazard of the protocol
 }
 
