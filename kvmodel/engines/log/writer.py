@@ -92,6 +92,11 @@ class LogWriter:
             if len(self._buffer) > self._limit:
                 self._flush()
 
+    @property
+    def noted(self) -> int:
+        """How many events were noted, written or not yet."""
+        return self._seq
+
     def flush(self) -> None:
         """Hand what is held to the file."""
         with self._lock:

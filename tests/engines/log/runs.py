@@ -239,6 +239,7 @@ def plain(family: Family, lines: list[bytes]) -> Outcome:
             outcome.error = number
             return outcome
         action = actions[event["event"]]
+        event = _without_nulls(event)
         if not _well_formed(action, event, compiled, pools):
             outcome.error = number
             return outcome
@@ -260,6 +261,13 @@ def plain(family: Family, lines: list[bytes]) -> Outcome:
             break
         outcome.events += 1
     return outcome
+
+
+def _without_nulls(event: dict[str, Any]) -> dict[str, Any]:
+    """An event without the fields that are null, as if they were not there."""
+    return {
+        name: _without_nulls(value) if isinstance(value, dict) else value for name, value in event.items() if value is not None
+    }
 
 
 def _well_formed(action: Any, event: dict[str, Any], compiled: CompiledSystem, pools: dict[str, int]) -> bool:
