@@ -129,6 +129,7 @@ class Release:
 
     def __init__(self, version: str, stand_ins: StandIns | None) -> None:
         self.version, self.stand_ins = version, stand_ins
+        self._signatures: dict[Callable[..., object], Mapping[str, inspect.Parameter]] = {}
         self.hashing = self.module("vllm.v1.core.kv_cache_utils")
         self.sha256 = self.symbol("vllm.utils.hashing", "sha256")
         self.interface = self.module("vllm.v1.kv_cache_interface")
@@ -196,7 +197,10 @@ class Release:
             raise self.drift(f"{what} that can be made as before", f"{type(problem).__name__}: {problem}") from problem
 
     def _parameters(self, function: Callable[..., object]) -> Mapping[str, inspect.Parameter]:
-        return inspect.signature(function).parameters
+        known = self._signatures.get(function)
+        if known is None:
+            known = self._signatures[function] = inspect.signature(function).parameters
+        return known
 
     def call(self, function: Callable[..., Any], *arguments: object, **named: object) -> Any:
         """Call with those of the keywords that this release's signature has."""
