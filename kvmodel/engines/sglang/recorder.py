@@ -5,7 +5,8 @@ The recorder hooks the methods in `HOOKS`, through SGLang's plugin framework whe
 - A remote write is taken to have landed when prefill's success, or the acknowledgement that it has drained, is seen: never too early.
 - Pages that prefill gets are noted when its forward pass is over; pages that a request gets while it runs on decode are not noted.
 - The read of a decode step is noted with the commit that leads to it.
-- When a client goes away while its pages are being sent, prefill's pages are noted as given back when that has drained.
+- When a client goes away while its pages are being sent, prefill's pages are noted as given back when that has drained. SGLang gives
+  them back at once (seen in 0.5.16 and 0.5.23): where another request then gets one while it is still being read from, a check says so.
 
 A hook whose target a release does not have makes the actions that it tells of silent in the log's header: a check is then undecided
 where they matter, and never violated for that. A prefix cache that is on, or truncation, is not followed: the log then ends at once, and

@@ -1,7 +1,7 @@
 """Drive two nodes with a recorder on them: ``python -m tests.engines.sglang.recording RELEASE STEPS LOG [SCENARIO]`` (LOG '' : none).
 
 Without a scenario, at random. "incident": requests are served, then one is longer than prefill takes. "late": a client goes away while its
-pages are being sent, and they are wanted by others.
+pages are being sent, and they are wanted by others. "source": the same, with room on decode, so that only prefill's are.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ __all__ = ["SCENARIOS", "drive", "recorder_of"]
 
 SMALL_PREFILL = Settings(prefill_pages=3, decode_pages=5)
 EQUAL = Settings(prefill_pages=5, decode_pages=5)
+LARGE_DECODE = Settings(prefill_pages=3, decode_pages=8)
 
 
 def recorder_of(engine: HandoffAdapter, log: Path) -> Recorder:
@@ -65,7 +66,22 @@ def late(engine: HandoffAdapter) -> None:
     rounds(engine, 6)
 
 
-SCENARIOS: dict[str, tuple[Settings, Callable[[HandoffAdapter], None]]] = {"incident": (SMALL_PREFILL, incident), "late": (EQUAL, late)}
+def source(engine: HandoffAdapter) -> None:
+    """A request is aborted while its write is in flight, and the next one gets the pages that this reads from."""
+    engine.submit(prompt("r0", 5))
+    rounds(engine, 4, landing=False)
+    engine.abort("r0")
+    rounds(engine, 2, landing=False)
+    engine.submit(prompt("r1", 5))
+    rounds(engine, 4, landing=False)
+    rounds(engine, 5)
+
+
+SCENARIOS: dict[str, tuple[Settings, Callable[[HandoffAdapter], None]]] = {
+    "incident": (SMALL_PREFILL, incident),
+    "late": (EQUAL, late),
+    "source": (LARGE_DECODE, source),
+}
 
 
 def drive(engine: HandoffAdapter, steps: int, seed: int = 1) -> tuple[int, float]:
