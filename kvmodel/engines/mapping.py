@@ -75,11 +75,12 @@ class Requests:
     meanings: dict[str, set[Prefix]] = field(default_factory=dict)
 
     def learn_keys(self, request: str, keys: Sequence[Sequence[str]] | None, shadow: Shadow) -> None:
-        """Note what the keys under which a request's full pages are indexed stand for."""
+        """Note what the keys under which a request's full pages are indexed stand for, as far as its tokens are known: an engine that
+        has sampled one makes a key before it says so."""
         for group, row in enumerate(keys or ()):
             prefixes = shadow.prefixes.of(self.salts[request], group, self.tokens[request])
-            for number, key in enumerate(row):
-                self.meanings.setdefault(key, set()).add(prefixes[(number + 1) * shadow.page_size - 1])
+            for prefix, key in zip(prefixes[shadow.page_size - 1 :: shadow.page_size], row, strict=False):
+                self.meanings.setdefault(key, set()).add(prefix)
 
 
 def map_snapshot(
