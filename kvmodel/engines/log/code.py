@@ -43,6 +43,7 @@ from kvmodel.readings.sparse import StoreLayout
 __all__ = ["Check", "SureGuard", "handlers"]
 
 CHANGED = "changed"
+ROW = re.compile(r"v\d+\.get\(a\d+, E\)")
 OPERATION = re.compile(r"\.(?:intersection|difference)\((?:v\d+|v\d+\.get\([^()]*\))\)")
 CHAIN = re.compile(r"w\d+ = (?:list\(|\[\w+ for \w+ in )(v\d+\.get\([^()]*\))((?:" + OPERATION.pattern + r")*)")
 MOST_CASES = 32
@@ -257,7 +258,17 @@ class _Handler(ActionSource):
         targets = ", ".join(f"y{i}" for i, _ in pages)
         over = f"x{first}" if len(pages) == 1 else f"zip({', '.join(f'x{i}' for i, _ in pages)})"
         lines += [f"g{number} = {self._guards[number]}" for number in self._steady]
+        paged = {f"(a{i}," for i, _ in pages}
+        step, rows = _hoisted(step, ROW, "h", lambda code: self._stays(code) and not any(name in code for name in paged))
+        lines += rows
         return [*lines, "moved = False", f"for {targets} in {over}:", *indented([*inside, *step, "moved = True"])]
+
+    def _stays(self, code: str) -> bool:
+        """Whether the container that an expression begins with is not written by the step."""
+        slot = int(code[1:].partition(".")[0])
+        variables = {store.slot: name for name, store in self.layout.stores.items()}
+        variables |= {place: index.variable for index, place in self.layout.indices.items()}
+        return variables[slot] not in self.written
 
     def step(self) -> list[str]:
         counters = any(isinstance(variable.type, Counter) for variable in self.system.state_variables)
@@ -548,7 +559,29 @@ def _fused(checks: list[list[str]]) -> list[str]:
             loops.setdefault(head, []).extend(lines[1:])
         else:
             plain += lines
-    return [*plain, *(line for head, body in loops.items() for line in (head, *body))]
+    lines = list(plain)
+    for number, (head, body) in enumerate(loops.items()):
+        element = head.split(" ", 2)[1]
+        body, before = _hoisted(body, ROW, f"r{number}_", lambda code: True)
+        value = re.compile(rf"v\d+\.get\({element}\)")
+        text = "\n".join(body)
+        often = {code for code in value.findall(text) if text.count(code) > 1}
+        body, inside = _hoisted(body, value, f"s{number}_", often.__contains__)
+        lines += [*before, head, *indented(inside), *body]
+    return lines
+
+
+def _hoisted(lines: list[str], pattern: re.Pattern[str], name: str, wanted: Callable[[str], bool]) -> tuple[list[str], list[str]]:
+    """The lines with the expressions that match, where `wanted`, under names; and statements that give them these names."""
+    found = dict.fromkeys(code for line in lines for code in pattern.findall(line) if wanted(code))
+    names = {code: f"{name}{number}" for number, code in enumerate(found)}
+    return [_replaced(line, names) for line in lines], [f"{short} = {code}" for code, short in names.items()]
+
+
+def _replaced(line: str, names: Mapping[str, str]) -> str:
+    for code, short in names.items():
+        line = line.replace(code, short)
+    return line
 
 
 def _shared_sets(lines: list[str]) -> list[str]:
