@@ -30,9 +30,9 @@ COMMANDS = {
     "explore": ("kvmodel.commands.check", "Count what a spec can reach: states, depth, actions, findings."),
     "simulate": ("kvmodel.commands.simulate", "Run the incident at its real size: what leaks, which test sees it."),
     "preflight": ("kvmodel.commands.preflight", "Does each pool cover what its door accepts? From logs or numbers."),
-    "engines": ("kvmodel.commands.engines", "Fetch releases of vLLM and SGLang, whose own code is driven."),
+    "engines": ("kvmodel.commands.engines", "Drive real releases of vLLM and SGLang, held to a spec."),
     "recheck": ("kvmodel.commands.recheck", "Let a second solver check the proofs that ship, or yours, again."),
-    "trace": ("kvmodel.commands.trace", "Show a saved trace; say why an action was not enabled."),
+    "trace": ("kvmodel.commands.trace", "Show a saved trace, or say why not; check an engine's event log."),
     "render": ("kvmodel.commands.render", "Draw a saved trace: a step or a film; a graph for other tools."),
     "report": ("kvmodel.commands.report", "Explain a saved trace: one HTML page, or Markdown."),
 }

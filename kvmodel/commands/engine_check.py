@@ -89,7 +89,7 @@ def _emit(result: Result, command: str) -> None:
     common.emit(engine_text(result, command, width=width, colour=colour))
 
 
-@click.command("machines")
+@click.command("machines", epilog="Example: kvmodel engines machines vllm")
 @click.argument("engine", required=False)
 @common.json_option
 def machines_command(engine: str | None, as_json: bool) -> int:

@@ -27,7 +27,15 @@ def engines() -> None:
     """Fetch releases of vLLM and SGLang, and hold their own code to a spec."""
 
 
-@engines.command("fetch")
+@engines.command(
+    "fetch",
+    epilog="""\b
+Examples:
+  kvmodel engines fetch vllm==0.33.0 sglang==0.5.23
+
+\b
+Exit code: 0, or 2 when a release cannot be had.""",
+)
 @click.argument("requirements", metavar="NAME==VERSION...", nargs=-1, required=True)
 @click.option("--again", is_flag=True, help="Remove what the cache has of the release and download it again.")
 @common.json_option
@@ -50,7 +58,7 @@ def fetch_command(requirements: tuple[str, ...], again: bool, as_json: bool) -> 
     return common.ALL_HOLD
 
 
-@engines.command("list")
+@engines.command("list", epilog="Example: kvmodel engines list")
 @common.json_option
 def list_command(as_json: bool) -> int:
     """Show the releases in the cache."""

@@ -412,8 +412,9 @@ Commands:
   simulate   Run the incident at its real size: what leaks, which test sees
              it.
   preflight  Does each pool cover what its door accepts? From logs or numbers.
+  engines    Drive real releases of vLLM and SGLang, held to a spec.
   recheck    Let a second solver check the proofs that ship, or yours, again.
-  trace      Show a saved trace; say why an action was not enabled.
+  trace      Show a saved trace, or say why not; check an engine's event log.
   render     Draw a saved trace: a step or a film; a graph for other tools.
   report     Explain a saved trace: one HTML page, or Markdown.
 
