@@ -206,9 +206,12 @@ class PoolLog:
 
     # --- the manager
 
-    def ended(self, request: str) -> None:
-        """The request gives back its pages."""
-        held = self.requests.pop(request, None)
+    def ended(self, request: Any) -> None:
+        """The request gives back its pages: it has ended, or was preempted and will be back."""
+        held = self.requests.pop(request.request_id, None)
+        self.starts.pop(request.request_id, None)
+        if request.is_finished():
+            self.turns.pop(request.request_id, None)
         if held is None or not held.pages:
             return
         if not held.in_flight():
@@ -432,7 +435,7 @@ class Recorder:
 
         def end(manager: Any, given: Any) -> None:
             if (log := self._of(manager.block_pool)) is not None:
-                log.ended((given[0][0] if given[0] else given[1]["request"]).request_id)
+                log.ended(given[0][0] if given[0] else given[1]["request"])
 
         self._wrap(owner, "allocate_slots", before=enter, after=leave)
         self._wrap(owner, "free", before=end)
