@@ -213,6 +213,15 @@ def test_what_happens_unseen(saved: Saved, capsys: pytest.CaptureFixture[str]) -
     content = found([saved(written(without_land, header)), "--spec", "handoff"], capsys, 3)
     assert verdict(content, "exclusive_owner") == "holds"
     assert verdict(content, "fresh_read") == "undecided"
+    assert verdict(content, "allowed_step") == "holds"
+    assert content["properties"][0]["reason"] == "with 2 unseen steps put in"
+    # Without a declaration of what is lacking, nothing is put in.
+    lines = written(without_land, header).splitlines(keepends=True)
+    lacking = [line for line in lines[:-1] if b'"send"' not in line]
+    for number, line in enumerate(lacking[7:], start=7):
+        lacking[number] = line.replace(b'"seq":%d,' % (number + 1), b'"seq":%d,' % number)
+    content = found([saved(b"".join(lacking)), "--spec", "handoff"], capsys, 1)
+    assert content["findings"][0]["line"] == 8
     assert "land is taken to happen unseen: remote writes land unseen" in content["remarks"]
 
 

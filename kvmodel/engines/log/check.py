@@ -15,6 +15,7 @@ from kvmodel.engines.log.reader import LogError, LogReader
 from kvmodel.engines.log.redact import Redaction
 from kvmodel.engines.log.schema import Header
 from kvmodel.engines.log.story import ALLOWED_STEP, Story, Watch
+from kvmodel.engines.log.unseen import Explainer
 from kvmodel.errors import UsageError
 from kvmodel.language.expressions import FALSE
 from kvmodel.language.system import TransitionSystem
@@ -65,6 +66,7 @@ def check_log(
     except UsageError as problem:
         raise LogError(str(problem), 1) from None
     watch = Watch(monitor, redaction)
+    explainer = Explainer(monitor.plan) if header.silent else None
     monitor.on_broken = watch.broken
     error: LogError | None = None
     stopped = ""
@@ -72,6 +74,8 @@ def check_log(
         with _without_collector():
             for line, events in reader.blocks(monitor.events.decoder):
                 monitor.feed(events, line)
+                if explainer is not None:
+                    explainer.feed(events, line)
                 if monitor.unexplained is not None:
                     break
                 if progress is not None and time.monotonic() - told > 0.3:
@@ -86,7 +90,7 @@ def check_log(
     if monitor.unexplained is not None:
         watch.unexplained(monitor.unexplained)
     stories = watch.stories(_from_start(file), progress)
-    return _result(monitor, reader, redaction, stories, error, stopped, time.monotonic() - began)
+    return _result(monitor, reader, redaction, stories, explainer, error, stopped, time.monotonic() - began)
 
 
 @contextmanager
@@ -123,6 +127,7 @@ def _result(
     reader: LogReader,
     redaction: Redaction,
     stories: tuple[Story, ...],
+    explainer: Explainer | None,
     error: LogError | None,
     stopped: str,
     seconds: float,
@@ -130,7 +135,7 @@ def _result(
     system = monitor.plan.original
     incomplete = _incomplete(monitor, reader, error, stopped)
     coverage = Coverage(monitor.sizes, monitor.count, 1, tuple(system.flag_values.items()))
-    properties = [_allowed(monitor, coverage, incomplete)]
+    properties = [_allowed(monitor, coverage, incomplete, explainer)]
     for candidate in monitor.properties:
         verdict, reason = Verdict.HOLDS, ""
         if candidate.name in monitor.broken:
@@ -180,13 +185,17 @@ def _incomplete(monitor: Monitor, reader: LogReader, error: LogError | None, sto
     return ""
 
 
-def _allowed(monitor: Monitor, coverage: Coverage, incomplete: str) -> PropertyResult:
+def _allowed(monitor: Monitor, coverage: Coverage, incomplete: str, explainer: Explainer | None) -> PropertyResult:
     verdict, reason = Verdict.HOLDS, ""
     guards = sorted(monitor.unsure_guards())
+    if guards and explainer is not None and explainer.explained:
+        guards, reason = [], f"with {explainer.put_in:,} unseen steps put in"
     if monitor.unexplained is not None:
         verdict = Verdict.VIOLATED
     elif guards:
         verdict, reason = Verdict.UNDECIDED, f"not known whether these were true: {'; '.join(guards)}"
+        if explainer is not None and explainer.failed:
+            reason += f"; no unseen steps were found that explain line {explainer.failed}"
     elif monitor.plan.uncertain:
         verdict = Verdict.UNDECIDED
         reason = "; ".join(f"{name}: {why}" for name, why in monitor.plan.uncertain.items())

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from kvmodel.engines.log.names import Names
 from kvmodel.engines.log.plan import Plan, plain_value
@@ -21,7 +21,7 @@ from kvmodel.language.instance import Binding
 from kvmodel.language.system import Action, Condition, Guard, Variable
 from kvmodel.language.types import Element, Maybe, Sort, Value
 
-__all__ = ["Broken", "Monitor", "Stop", "Unexplained"]
+__all__ = ["Broken", "Monitor", "Refused", "Stop", "Unexplained"]
 
 LIVE = 1 << 17  # elements of a sort that can have a name at one time, beside one for each page
 FIRST_COLLECTION = 4_096
@@ -96,17 +96,16 @@ class Monitor:
         self.line = 1
         self.on_broken: Callable[[Broken, Any], None] | None = None
         """Called at the first violation of each property, while the state is what it is then."""
+        self.explain: Callable[[Any, Refused], bool] | None = None
+        """Called for an event that is refused; whether it has taken it after all."""
         self._offset = 1
         self._limits = dict.fromkeys(plan.gathered, FIRST_COLLECTION)
         self._found: list[tuple[int, Binding]] = []
         self._maybe: set[tuple[str, int]] = set()
         self._premises = dict(plan.premises)
         self._put = plan.put
-        hooks = cast(Any, self)
-        self._handlers = {
-            self.events.actions[name].type: make(self.state.cells, self.state.out_of_range, self._found, self._maybe, hooks)
-            for name, make in plan.makers.items()
-        }
+        self._naming = {sort: self._name_functions(sort) for sort in plan.sorts}
+        self._handlers = _Handlers(self)
 
     # -- following
 
@@ -157,6 +156,8 @@ class Monitor:
 
     def _refused(self, refused: Refused, event: Any, line: int) -> None:
         """An event that is not a step of the requests as they are known: perhaps one has ended and the id is another's now."""
+        if self.explain is not None and self.explain(event, refused):
+            return
         entry = self.events.actions[event.__class__.__name__]
         again = False
         for taken, element in zip(entry.takes, refused.binding, strict=True):
@@ -206,6 +207,10 @@ class Monitor:
         for name in [name for name, some in self._premises.items() if some(self.state.cells)]:
             del self._premises[name]
 
+    def handler(self, kind: type) -> Callable[[Any], None]:
+        """What takes an event of a type."""
+        return self._handlers[kind]
+
     @property
     def seen(self) -> Counter[str]:
         """How many events of each action were followed."""
@@ -233,6 +238,9 @@ class Monitor:
 
     def naming(self, sort: str) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
         """Functions for the names of a sort: get one, introduce one, and compare what is said of one with what is known."""
+        return self._naming[sort]
+
+    def _name_functions(self, sort: str) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
         names, cells, ranges = self.names[sort], self.state.cells, self.state.out_of_range
         rigid = self.events.rigid_of(sort)
         lists = self.events.lists_of(sort)
@@ -368,6 +376,21 @@ class Monitor:
                 for other in tuple(self.state.row(variable.name, element)):
                     self._put[variable.name](cells, ranges, (element, other), False)
             names.take(element)
+
+
+class _Handlers(dict[type, Callable[[Any], None]]):
+    """What takes an event, by its type; made when the first one comes."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        super().__init__()
+        self._monitor = monitor
+
+    def __missing__(self, kind: type) -> Callable[[Any], None]:
+        monitor = self._monitor
+        make = monitor.plan.makers[kind.__name__]
+        made: Callable[[Any], None] = make(monitor.state.cells, monitor.state.out_of_range, monitor._found, monitor._maybe, monitor)
+        self[kind] = made
+        return made
 
 
 class _Unexplained(Exception):
