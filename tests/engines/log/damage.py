@@ -81,7 +81,7 @@ def judge(family: Family, lines: list[bytes]) -> str:
 def main(count: int) -> None:
     random = Random(7)
     began = time.process_time()
-    logs = [(family, lines) for family in FAMILIES.values() for lines in sources(family, 30)]
+    logs = [(family, lines) for family in FAMILIES.values() for lines in sources(family, 30, 14)]
     found: Counter[str] = Counter()
     for number in range(count):
         family, lines = logs[number % len(logs)]
