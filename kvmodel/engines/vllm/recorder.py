@@ -24,7 +24,9 @@ import functools
 import importlib
 import importlib.metadata
 import itertools
+import multiprocessing.util
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -35,6 +37,7 @@ from kvmodel.engines.log.writer import LogWriter
 __all__ = ["TARGETS", "Recorder", "plugin"]
 
 LOG = "KVMODEL_LOG"
+FLUSH = 1.0  # seconds that events are held at most, while batches run
 
 TARGETS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("vllm.v1.core.block_pool", "BlockPool"): (
@@ -81,6 +84,7 @@ class PoolLog:
         self.group = 0
         self.overlap = self.defers_free = self.incomplete = False
         self.scheduled, self.taken = 0, 0  # batches that were scheduled, and taken in
+        self.flushed = time.monotonic()
         self.indexed: set[int] = set()
         self.starts: dict[str, tuple[int, bool]] = {}  # tokens that the connector was told are there, and whether the rest arrives later
 
@@ -248,6 +252,10 @@ class PoolLog:
     def batch_taken(self) -> None:
         """The oldest batch has run."""
         self.taken += 1
+        now = time.monotonic()
+        if now > self.flushed + FLUSH:
+            self.flushed = now
+            self.log.flush()
         if not self.overlap:
             return
         for held in itertools.chain(self.requests.values(), self.leaving):
@@ -538,3 +546,4 @@ def plugin() -> None:
     if path:
         recorder = Recorder(path).install()
         atexit.register(recorder.close)
+        multiprocessing.util.Finalize(None, recorder.close, exitpriority=10)  # a child process runs these and not the others
