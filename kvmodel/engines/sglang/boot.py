@@ -76,14 +76,18 @@ REGISTRIES: dict[str, object] = {
 
 PLAN = Plan(
     missing=MISSING,
-    # heavy where they are installed; patches of transformers; an interface to compilers that imports all of torch's
+    # Heavy where they are installed; patches of transformers; compilers; chat formats and weights. Half of the time of an import.
     forced=frozenset(
         {
             *("transformers", "huggingface_hub", "triton"),
             *("sglang.srt.utils.hf_transformers_patches", "sglang.srt.compilation.compiler_interface"),
+            *("torch._dynamo", "torch._inductor"),
+            *("sglang.srt.parser.reasoning_parser", "sglang.srt.entrypoints.openai"),
+            *(f"sglang.srt.layers.quantization.{name}" for name in ("awq", "compressed_tensors", "modelopt_quant")),
         }
     ),
     package="sglang",
+    called=("torch._dynamo", "torch._inductor"),
     values={
         "triton": {
             "__version__": "3.7.0",

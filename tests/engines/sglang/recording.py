@@ -1,4 +1,4 @@
-"""Drive two nodes with a recorder on them: ``python -m tests.engines.sglang.recording RELEASE STEPS LOG [SCENARIO]`` (LOG '' : none).
+"""Drive two nodes with a recorder on them: ``python -m tests.engines.sglang.recording RELEASE STEPS LOG [SCENARIO]``.
 
 Without a scenario, at random. "incident": requests are served, then one is longer than prefill takes. "late": a client goes away while its
 pages are being sent, and they are wanted by others. "source": the same, with room on decode, so that only prefill's are.
@@ -11,12 +11,13 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from kvmodel.engines.adapter import Batch, Role, Submission
 from kvmodel.engines.sglang.boot import release_for
 from kvmodel.engines.sglang.engine import HandoffAdapter
 from kvmodel.engines.sglang.nodes import Settings
-from kvmodel.engines.sglang.recorder import Recorder, header_for
+from kvmodel.engines.sglang.recorder import Hook, Recorder, header_for
 
 __all__ = ["SCENARIOS", "drive", "recorder_of"]
 
@@ -25,12 +26,28 @@ EQUAL = Settings(prefill_pages=5, decode_pages=5)
 LARGE_DECODE = Settings(prefill_pages=3, decode_pages=8)
 
 
-def recorder_of(engine: HandoffAdapter, log: Path) -> Recorder:
+def recorder_of(engine: HandoffAdapter, log: Path) -> Timed:
     """A recorder of both nodes."""
     nodes, settings = engine.nodes, engine.settings
     limits = {"prefill_limit": nodes.prefill.limit - 1, "decode_limit": nodes.decode.limit - 1, "context": settings.context}
     pools = {"prefill": settings.prefill_pages + 1, "decode": settings.decode_pages + 1}
-    return Recorder(header_for(engine.version, limits, pools), log.open("wb", buffering=0), settings.page_size)
+    return Timed(header_for(engine.version, limits, pools), log.open("wb", buffering=0), settings.page_size)
+
+
+class Timed(Recorder):
+    """Adds up what its hooks take."""
+
+    spent = 0.0
+
+    def _guarded(self, hook: Hook) -> Callable[..., None]:
+        noted = super()._guarded(hook)
+
+        def timed(*arguments: Any, **named: Any) -> None:
+            start = time.perf_counter()
+            noted(*arguments, **named)
+            self.spent += time.perf_counter() - start
+
+        return timed
 
 
 def rounds(engine: HandoffAdapter, count: int, *, landing: bool = True) -> None:
@@ -92,7 +109,7 @@ def drive(engine: HandoffAdapter, steps: int, seed: int = 1) -> tuple[int, float
     pending: Batch | None = None
     for _ in range(steps):
         choice = chance.random()
-        start = time.process_time()
+        start = time.perf_counter()
         if choice < 0.2 and len(engine.live()) < 5:
             engine.submit(prompt(f"r{submitted}", chance.randint(1, max(engine.lengths))))
             submitted += 1
@@ -106,25 +123,23 @@ def drive(engine: HandoffAdapter, steps: int, seed: int = 1) -> tuple[int, float
             engine.land(chance.choice(engine.transfers()).id)
         elif engine.live() and pending is None:
             engine.abort(chance.choice(sorted(engine.live())))
-        spent += time.process_time() - start
+        spent += time.perf_counter() - start
     return batches, spent
 
 
 def main(release: str, steps: str, log: str, scenario: str = "") -> None:
-    """Print the milliseconds a batch."""
+    """Print the milliseconds of a batch, and what the recorder takes of them."""
     settings, play = SCENARIOS.get(scenario, (EQUAL, None))
     engine = HandoffAdapter(release_for(release), settings)
-    recorder = recorder_of(engine, Path(log)) if log else None
-    if recorder is not None:
-        recorder.install()
+    recorder = recorder_of(engine, Path(log))
+    recorder.install()
     batches, spent = 1, 0.0
     if play is not None:
         play(engine)
     else:
         batches, spent = drive(engine, int(steps))
-    if recorder is not None:
-        recorder.close()
-    print(f"{1_000 * spent / max(1, batches):.3f}")
+    recorder.close()
+    print(f"{1_000 * spent / max(1, batches):.3f} {1_000 * recorder.spent / max(1, batches):.3f}")
 
 
 if __name__ == "__main__":

@@ -64,11 +64,11 @@ def test_seeded_bugs_are_caught(record_property: Callable[[str, object], None]) 
 # --- the recorder
 
 
-def record(release: str, log: Path, scenario: str = "", steps: int = 1_000) -> float:
-    command = [sys.executable, "-m", "tests.engines.sglang.recording", release, str(steps), str(log) if log.name else "", scenario]
+def record(release: str, log: Path, scenario: str = "", steps: int = 1_000) -> list[float]:
+    command = [sys.executable, "-m", "tests.engines.sglang.recording", release, str(steps), str(log), scenario]
     run = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT)
     assert run.returncode == 0, run.stderr[-2_000:]
-    return float(run.stdout)
+    return [float(word) for word in run.stdout.split()]
 
 
 def checked(log: Path, spec: str) -> dict[str, Any]:
@@ -99,11 +99,19 @@ def test_prefill_reuses_pages_that_are_still_read_from(tmp_path: Path) -> None:
     assert violated(found) == {"allowed_step"}
 
 
-@pytest.mark.parametrize("scenario", ["incident", "late", ""])
+@pytest.mark.parametrize("scenario", ["incident", "late"])
 def test_the_log_of_the_newest_release(tmp_path: Path, scenario: str) -> None:
     log = tmp_path / "events.jsonl"
     record(NEWEST, log, scenario)
     assert checked(log, "handoff")["verdict"] == "holds"
+
+
+def test_a_long_log_of_the_newest_release(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
+    log = tmp_path / "events.jsonl"
+    spent, recording = record(NEWEST, log, steps=3_000)
+    assert checked(log, "handoff")["verdict"] == "holds"
+    record_property("summary", f"sglang {NEWEST}: a round of both nodes takes {spent:.2f} ms, {recording:.2f} of them for the recorder")
+    assert recording < 2
 
 
 def test_a_missing_method_makes_no_finding(tmp_path: Path) -> None:
@@ -143,12 +151,6 @@ play(HandoffAdapter(release, settings))
     log = tmp_path / "prefill.jsonl"
     assert '"allocate"' in log.read_text()
     assert checked(log, "handoff")["verdict"] == "undecided"
-
-
-def test_recording_costs_little(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
-    without, with_ = record(NEWEST, Path("")), record(NEWEST, tmp_path / "events.jsonl")
-    record_property("summary", f"sglang {NEWEST}: a round of both nodes takes {without:.2f} ms, with the recorder {with_:.2f} ms")
-    assert with_ - without < 2
 
 
 # --- what is missing is drift
