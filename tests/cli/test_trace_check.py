@@ -225,6 +225,26 @@ def test_what_happens_unseen(saved: Saved, capsys: pytest.CaptureFixture[str]) -
     assert "land is taken to happen unseen: remote writes land unseen" in content["remarks"]
 
 
+def test_a_pool_in_service(saved: Saved, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is in the pages at the beginning is not known, until they are written."""
+    header = msgspec.structs.replace(HEADER, starts="unknown")
+    content = found([saved(written(lambda log: served(log, "r0", [1, 2], [3, 4]), header)), "--spec", "handoff"], capsys, 0)
+    assert content["verdict"] == "holds"
+    assert "what was in the pages at the first event is not known" in content["remarks"]
+    # r1 reads a page that nobody wrote: it may be blank or have somebody's data, and it is stale in any case.
+    lines = [json.loads(line) for line in written(incident).splitlines()]
+    rest = [{**event, "seq": number} for number, event in enumerate((line for line in lines if line.get("request") == "r1"), start=1)]
+    log = b"\n".join([msgspec.json.encode(header), *(json.dumps(event).encode() for event in rest)])
+    content = found([saved(log), "--spec", "handoff:sglang-0.5.16"], capsys, 1)
+    assert verdict(content, "isolated_read") == "undecided"
+    assert verdict(content, "fresh_read") == "violated"
+    fact = {"fact": "an earlier request's data is in decode.p4", "since_line": None, "event": None}
+    assert fact in next(finding for finding in content["findings"] if finding["subject"] == "fresh_read")["facts"]
+    # Of data in pages that the requests of the log left there, more is known.
+    content = found([saved(written(incident, header)), "--spec", "handoff:sglang-0.5.16"], capsys, 1)
+    assert verdict(content, "isolated_read") == "violated"
+
+
 def test_declared_loss(saved: Saved, capsys: pytest.CaptureFixture[str]) -> None:
     header = msgspec.structs.replace(HEADER, loss="the queue was full")
     lines = written(lambda log: served(log, "r0", [1, 2], [3, 4]), header).splitlines(keepends=True)

@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
+import msgspec
+
 from kvmodel.engines.log.monitor import Monitor, Stop
-from kvmodel.engines.log.plan import Plan
+from kvmodel.engines.log.plan import plan_for
 from kvmodel.engines.log.reader import LogError, LogReader
 from kvmodel.engines.log.redact import Redaction
 from kvmodel.engines.log.schema import Header
@@ -62,7 +64,7 @@ def check_log(
     reader = LogReader(file)
     header = reader.header()
     try:
-        monitor = Monitor(Plan(system(header), header))
+        monitor = Monitor(plan_for(system(header), msgspec.json.encode(header)))
     except UsageError as problem:
         raise LogError(str(problem), 1) from None
     watch = Watch(monitor, redaction)

@@ -14,12 +14,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from kvmodel.engines.log.events import PAGE
 from kvmodel.engines.log.names import Names
 from kvmodel.engines.log.plan import Plan, plain_value
 from kvmodel.engines.log.reader import LogError
 from kvmodel.language.instance import Binding
-from kvmodel.language.system import Action, Condition, Guard, Variable
+from kvmodel.language.system import Action, Condition, Guard, PropertyKind, Variable
 from kvmodel.language.types import Element, Maybe, Sort, Value
+from kvmodel.readings.generated import value_of
 
 __all__ = ["Broken", "Monitor", "Refused", "Stop", "Unexplained"]
 
@@ -83,7 +85,7 @@ class Monitor:
         self.header = plan.header
         self.events = plan.events
         self.properties = plan.properties
-        self.names = {sort: Names(sort, plan.capacity) for sort in plan.sorts}
+        self.names = {sort: Names(sort, plan.stranger) for sort in plan.sorts}
         self.touched = bytearray(plan.pages)
         """Which pages an event has named."""
         self.state = plan.start()
@@ -103,6 +105,7 @@ class Monitor:
         self._found: list[tuple[int, Binding]] = []
         self._maybe: set[tuple[str, int]] = set()
         self._premises = dict(plan.premises)
+        self._conditions: dict[int, Callable[..., Any]] = {}
         self._put = plan.put
         self._naming = {sort: self._name_functions(sort) for sort in plan.sorts}
         self._handlers = _Handlers(self)
@@ -190,6 +193,8 @@ class Monitor:
             name = self.properties[number % total].name
             if number >= total:
                 self.unsure.setdefault(name, (line, f"what the log does not tell decides it, first in line {line}"))
+            elif name not in self.broken and self.plan.strangers and not self._surely_broken(number, binding):
+                self.unsure.setdefault(name, (line, f"what was in a page at the first event decides it, first in line {line}"))
             elif name not in self.broken:
                 self._broke(Broken(name, binding, line, event.seq), event)
         self._found.clear()
@@ -202,6 +207,23 @@ class Monitor:
         self.broken[found.name] = found
         if self.on_broken is not None:
             self.on_broken(found, event)
+
+    def _surely_broken(self, number: int, binding: Binding) -> bool:
+        """Whether a violation is one as well if the strangers' data in the pages that it is about is nobody's."""
+        candidate = self.properties[number]
+        if self.plan.stranger in binding or candidate.kind is not PropertyKind.INVARIANT:
+            return candidate.kind is not PropertyKind.INVARIANT
+        cells, ranges = self.state.cells, self.state.out_of_range
+        pages = [part for parameter, part in zip(candidate.parameters, binding, strict=True) if parameter.domain.name == PAGE]
+        changed = [(v.name, page) for v in self.plan.strangers for page in pages if self.state.get(v.name, (page,)) == self.plan.stranger]
+        for name, page in changed:
+            self._put[name](cells, ranges, (page,), None)
+        if number not in self._conditions:
+            self._conditions[number] = value_of(candidate.condition, candidate.parameters, self.plan.layout)
+        holds = self._conditions[number](cells, *binding)
+        for name, page in changed:
+            self._put[name](cells, ranges, (page,), self.plan.stranger)
+        return not holds
 
     def _look_at_premises(self) -> None:
         for name in [name for name, some in self._premises.items() if some(self.state.cells)]:

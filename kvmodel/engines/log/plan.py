@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, cast
+
+import msgspec
 
 from kvmodel.engines.log.code import Check, SureGuard, handlers
 from kvmodel.engines.log.events import PAGE, Events
@@ -13,7 +16,7 @@ from kvmodel.language.expressions import TRUE, Apply, Bound, Const, Expr, Named,
 from kvmodel.language.instance import Binding, Instance, State
 from kvmodel.language.operators import Binder, Operator
 from kvmodel.language.system import Anything, Condition, Property, PropertyKind, TransitionSystem, Variable
-from kvmodel.language.types import Bool, Element, Enumeration, Maybe, Number, Value, describe
+from kvmodel.language.types import Bool, Element, Enumeration, Maybe, Number, Sort, Value, describe
 from kvmodel.readings.fold import fold_system
 from kvmodel.readings.generated import failing, put, value_of
 from kvmodel.readings.ground import simplify
@@ -22,7 +25,7 @@ from kvmodel.readings.run import Interpreter
 from kvmodel.readings.sparse import SparseState, StoreLayout, default_value
 from kvmodel.readings.vacuity import premise
 
-__all__ = ["Plan", "plain_value"]
+__all__ = ["Plan", "plain_value", "plan_for"]
 
 LIVE = 1 << 17  # elements of a sort that can have a name at one time, beside one for each page
 
@@ -39,7 +42,8 @@ class Plan:
         self.original = system
         self.folded = fold_system(system)
         self.events = Events(self.folded, header)
-        self.hidden = self._hidden()
+        self.hidden, self.strangers = self._hidden()
+        """What is unknown throughout; and what holds a stranger for each page at the first event, of whom nothing else is known."""
         self.partial: Partial | None = partial(system, self.hidden).following if self.hidden else None
         self.system = self.folded if self.partial is None else self.partial.systems.possible
         self.properties = tuple(
@@ -53,6 +57,7 @@ class Plan:
         self.sorts = [sort.name for sort in self.system.sorts if sort.name != PAGE]
         self.capacity = LIVE + self.pages
         self.instance = Instance.make(self.system, dict.fromkeys(self.sorts, self.capacity) | self.events.sizes, limit=None)
+        self.stranger = self.capacity - 1
         self.layout = StoreLayout(self.instance)
         self.gathered = [sort for sort in self.sorts if not self._is_value(sort)]
         self.checks = self._make_checks()
@@ -66,6 +71,7 @@ class Plan:
         self.told: list[tuple[str, Binding, Value]] = []
         if self.events.partition is not None:
             self.told += [(self.events.partition.name, (element,), member) for (_, element), member in self.instance.part_of.items()]
+        self.told += [(stranger.name, (page,), self.stranger) for stranger in self.strangers for page in range(self.pages)]
         self._check_start()
         self.introduced = self._conditions_of_new()
         self.premises = self._make_premises()
@@ -77,15 +83,19 @@ class Plan:
             self.put[name](state.cells, state.out_of_range, index, value)
         return state
 
-    def _hidden(self) -> frozenset[str]:
-        """The variables whose values the log does not tell: those declared unknown, and what silent actions write."""
+    def _hidden(self) -> tuple[frozenset[str], tuple[Variable, ...]]:
+        """The variables whose values the log does not tell: those declared unknown, and what silent actions write; and those
+        whose values at the first event can be followed as a stranger's."""
         written = {
             update.variable for action in self.folded.actions if action.name in self.header.silent for update in action.updates
         }
+        strangers: tuple[Variable, ...] = ()
         if self.header.starts == "unknown":
-            pages = [v for v in self.folded.state_variables if isinstance(v.initial, Anything) and any(key.name == PAGE for key in v.keys)]
-            written |= {variable.name for variable in pages}
-        return frozenset(self.header.unknown) | written
+            old = [v for v in self.folded.state_variables if isinstance(v.initial, Anything) and any(key.name == PAGE for key in v.keys)]
+            plain = not written and not self.header.unknown
+            strangers = tuple(v for v in old if plain and can_be_a_strangers(v, self.folded))
+            written |= {v.name for v in old if v not in strangers}
+        return frozenset(self.header.unknown) | written, strangers
 
     def _is_value(self, sort: str) -> bool:
         return any(isinstance(v.type, Element) and v.type.domain.name == sort for v in self.system.variables)
@@ -254,6 +264,68 @@ class Plan:
                 some = Quantified(Binder.ANY, candidate.parameters, left)
                 found[candidate.name] = value_of(some, (), self.layout)
         return found
+
+
+@lru_cache(maxsize=4)
+def plan_for(system: TransitionSystem, header: bytes) -> Plan:
+    """The plan of a spec for a header as JSON; those made last are kept."""
+    return Plan(system, msgspec.json.decode(header, type=Header))
+
+
+def can_be_a_strangers(variable: Variable, system: TransitionSystem) -> bool:
+    """Whether a page whose `variable` holds an unknown former owner can be followed as if it held somebody of whom nothing else is
+    known: it is only ever copied, or compared with those that an event or a property is about, and where nobody's data would
+    do better than a stranger's, that is in a property, in its favour."""
+    if len(variable.keys) != 1 or not isinstance(variable.type, Maybe) or not isinstance(variable.type.domain, Sort):
+        return False
+    sort = variable.type.domain
+
+    def reads(expr: Expr) -> bool:
+        return any(isinstance(node, Read) and node.variable == variable.name for node in walk(expr))
+
+    def fits(expr: Expr, names: frozenset[str], favour: bool | None) -> bool:
+        """`favour` says whether the truth of `expr` is in the favour of a property; None: it is a condition of a step."""
+        if not reads(expr):
+            return True
+        flipped = None if favour is None else not favour
+        match expr:
+            case Named(body=body):
+                return fits(body, names, favour)
+            case Apply(operator=Operator.EQ, arguments=(Read() as place, Bound(name=name)) | (Bound(name=name), Read() as place)):
+                return place.variable == variable.name and name in names and not any(map(reads, place.index))
+            case Apply(operator=Operator.IS_NONE, arguments=(Read(variable=read, index=index),)):
+                return read == variable.name and favour is True and not any(map(reads, index))
+            case Apply(operator=Operator.NOT, arguments=(part,)):
+                return fits(part, names, flipped)
+            case Apply(operator=Operator.AND | Operator.OR, arguments=parts):
+                return all(fits(part, names, favour) for part in parts)
+            case Apply(operator=Operator.IMPLIES, arguments=(left, right)):
+                return fits(left, names, flipped) and fits(right, names, favour)
+            case Quantified(binder=Binder.ALL | Binder.ANY, variables=variables, body=body):
+                blank = any(isinstance(node, Apply) and node.operator is Operator.IS_NONE and reads(node) for node in walk(body))
+                return not blank and fits(body, names - {bound.name for bound in variables}, favour)
+        return False
+
+    for action in system.actions:
+        names = frozenset(parameter.name for parameter in action.parameters if parameter.domain == sort)
+        conditions = [guard.condition for guard in action.guards]
+        conditions += [assertion.condition for assertion in action.assertions]
+        conditions += [update.condition for update in action.updates]
+        if not all(fits(condition, names, None) for condition in conditions):
+            return False
+        for update in action.updates:
+            copied = update.variable == variable.name and isinstance(update.value, Read) and not any(map(reads, update.value.index))
+            if any(map(reads, update.index)) or (reads(update.value) and not copied):
+                return False
+    layout = StoreLayout(Instance.make(system, limit=None))
+    for candidate in system.declared:
+        if candidate.kind is not PropertyKind.INVARIANT or not reads(candidate.condition):
+            continue
+        own = [parameter for parameter in candidate.parameters if parameter.domain == sort]
+        strange = any(_defaults(candidate.condition, parameter, layout) != TRUE for parameter in own)
+        if strange or not fits(candidate.condition, frozenset(parameter.name for parameter in own), True):
+            return False
+    return True
 
 
 def plain_value(variable: Variable, value: object) -> Value:

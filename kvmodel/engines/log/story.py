@@ -107,6 +107,8 @@ class _Teller:
             pools = self.monitor.events.pools
             name, first = next((n, f) for n, (f, size) in pools.items() if f <= element < f + size)
             return f"{name}.p{element - first}" if len(pools) > 1 else f"p{element}"
+        if element == self.monitor.plan.stranger:
+            return f"an earlier {sort.lower()}"
         name = self.monitor.names[sort].name[element] if element < len(self.monitor.names[sort].name) else ""
         return self.redaction.name(name) if name else f"{sort.lower()} {element}"
 
