@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
@@ -23,6 +24,9 @@ __all__ = ["KNOWN", "PLAN", "RELEASES", "Release", "StandIn", "boot", "release_f
 
 RELEASES = ("0.5.11", "0.5.16", "0.5.17", "0.5.18", "0.5.19", "0.5.20", "0.5.21", "0.5.22", "0.5.23")
 KNOWN = f"{RELEASES[0]} and {RELEASES[1]} to {RELEASES[-1]}"
+
+NEEDED = ("torch", "psutil", "packaging", "starlette", "pydantic", "safetensors", "regex", "yaml", "zmq")
+"""What SGLang imports and is not stood in for: the extra `engines`."""
 
 # Kernels, model code, tokenizers, images and sound, HTTP servers, metrics, other transports.
 MISSING = frozenset(
@@ -164,10 +168,10 @@ class Release:
             owner = problem.obj
             if isinstance(owner, (ModuleType, StandIn, *standins)) and problem.name:
                 where = owner.__name__ if isinstance(owner, ModuleType) else type(owner).__name__
-                raise self.drift(f"{what} without {where}.{problem.name}") from problem
+                raise self.drift(f"{what} that does without {where}.{problem.name}") from problem
             raise
         except ImportError as problem:
-            raise self.drift(f"{what} without {problem.name}") from problem
+            raise self.drift(f"{what} that does without {problem.name}") from problem
 
 
 def release_for(release: str | Release, progress: Progress | None = None, *, whole: bool = True) -> Release:
@@ -198,6 +202,9 @@ def boot(wheel: Wheel, *, whole: bool = True) -> Release:
     if BOOTED or "sglang" in sys.modules:
         other = next(iter(BOOTED), "another")
         raise UsageError(f"sglang {other} is imported in this process: boot {wheel.version} in a process of its own")
+    lacking = [name for name in NEEDED if find_spec(name) is None]
+    if lacking:
+        raise UsageError(f"SGLang's bookkeeping needs {', '.join(lacking)}: pip install 'kvmodel[engines]'")
     warnings.filterwarnings("ignore")
     os.environ.setdefault("SGLANG_LOGGING_CONFIG_PATH", "")
     standins = StandIns(PLAN, wheel.root, "sglang", wheel.version, KNOWN).install()

@@ -29,6 +29,23 @@ def test_nothing_is_imported_before_it_is_needed() -> None:
     assert run.stdout == "set()\n"
 
 
+def test_what_is_not_installed_is_named() -> None:
+    script = """
+import sys
+sys.modules["regex"] = None
+from pathlib import Path
+from kvmodel.engines.sglang.boot import boot
+from kvmodel.engines.wheels import Wheel
+try:
+    boot(Wheel("sglang", "0.5.23", "", "", Path("."), 0, 0))
+except ValueError as problem:
+    print(problem)
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "regex" in run.stdout
+    assert "pip install 'kvmodel[engines]'" in run.stdout
+
+
 def test_machines() -> None:
     assert [machine.name for machine in machines("sglang")] == ["tokens", "pages", "handoff", "late-write", "deadline", "truncating"]
 
@@ -36,7 +53,7 @@ def test_machines() -> None:
 def test_what_a_stand_in_lacks_is_drift(release: Release) -> None:
     with pytest.raises(EngineDriftError) as caught, release.calling("Scheduler.run"):
         _ = StandIn().novelty
-    assert str(caught.value) == f"sglang 0.5.99 has no Scheduler.run without StandIn.novelty: kvmodel knows {KNOWN}"
+    assert str(caught.value) == f"sglang 0.5.99 has no Scheduler.run that does without StandIn.novelty: kvmodel knows {KNOWN}"
 
 
 def test_what_an_object_of_the_engine_lacks_is_its_own(release: Release) -> None:
