@@ -3,7 +3,7 @@
 Properties say what a state must be like; this says how one may get there. From the difference of two states it is plain which
 steps of `cached` they would have been: a page that a request newly holds was shared or allocated, a key that is new was
 indexed, and so on. These steps are taken by the spec, in the order in which an allocator takes them, and what comes out must
-be what the engine says of itself. A call that was rejected is held to no step at all.
+be what the engine says of itself. A call that was rejected must have made no step at all.
 
 It needs a complete mapping: of one pool, one cache group, with counts and index.
 """
@@ -14,11 +14,13 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from kvmodel.engines.mapping import ENGINE, SOURCES
+from kvmodel.errors import InternalError
 from kvmodel.language.instance import Binding
-from kvmodel.language.types import Value
+from kvmodel.language.system import Variable
+from kvmodel.language.types import Bool, Counter, Maybe, Value
 from kvmodel.readings.compiled import CompiledSystem
 
-__all__ = ["ALLOWED", "Values", "not_allowed"]
+__all__ = ["ALLOWED", "Values", "blank", "not_allowed"]
 
 ALLOWED = "allowed_step"
 """The property that every call is a sequence of steps that the spec allows, beside those of the spec."""
@@ -37,29 +39,39 @@ class Step(NamedTuple):
 
 
 def not_allowed(spec: CompiledSystem, verb: str, before: Values, after: Values) -> str:
-    """Why the spec allows no steps from one state to the other by a call of `verb`; '' where it does.
+    """Why the spec allows no steps from one state to the other by a call of `verb` ('' for a call that was rejected, which may
+    change nothing); '' where it does.
 
     A request that appears, or comes back, has arrived before the call: in the spec, all requests are there from the start.
     """
     known = {index: bool(value) or bool(before["known"].get(index)) for index, value in after["known"].items()}
     start = {**before, "begins_with": {**before["begins_with"], **after["begins_with"]}, "known": {**before["known"], **known}}
     state = spec.at(start)
-    for action, binding in _steps(verb, before, after):
+    for action, binding in _steps(verb, before, after) if verb else ():
         reason = spec.blocked_by(state, action, binding)
         if reason:
             return f"no allowed step explains it: {_shown(spec, action, binding)} is not possible, {reason}"
         spec.step(state, action, binding)
     for name in COMPARED:
-        seen = after[name]
+        seen, empty = after[name], blank(spec.system.by_name[name])
         for index in {*seen, *(index for index, _ in state.stored(name))}:
-            expected, value = state.get(name, index), seen.get(index, _blank(state.get(name, index)))
+            expected, value = state.get(name, index), seen.get(index, empty)
             if expected != value and name in after:
                 return f"no allowed step explains it: {_place(spec, name, index)} is {value}, and by the spec's steps it is {expected}"
     return ""
 
 
-def _blank(value: Value) -> Value:
-    return False if isinstance(value, bool) else 0 if isinstance(value, int) and value is not None else None
+def blank(variable: Variable) -> Value:
+    """The value that facts need not mention: False, zero or None."""
+    match variable.type:
+        case Bool():
+            return False
+        case Counter():
+            return 0
+        case Maybe():
+            return None
+        case _:
+            raise InternalError(f"'{variable.name}' is not a variable that a snapshot can be mapped to")
 
 
 def _new(name: str, before: Values, after: Values) -> Iterator[Binding]:

@@ -97,10 +97,13 @@ class Record:
         """Calls of all runs."""
         return sum(self.done.values())
 
+    def wants(self, name: str, length: int) -> bool:
+        """Whether a run of so many calls is shorter than what is known to violate a property."""
+        return name not in self.found or length < len(self.found[name].steps)
+
     def add(self, name: str, trace: Trace) -> None:
         """Note a violation."""
-        known = self.found.get(name)
-        if known is None or len(trace.steps) < len(known.steps):
+        if self.wants(name, len(trace.steps)):
             self.found[name] = trace
 
 
@@ -170,7 +173,8 @@ class Driver:
                 verb = str(call["verb"])
                 record.done[verb] = record.done.get(verb, 0) + 1
             for name in violated:
-                record.add(name, self.observer.trace(name))
+                if record.wants(name, len(self.observer.calls)):
+                    record.add(name, self.observer.trace(name))
         fatal = record.fatal if record is not None else frozenset()
         for name in violated:
             if not fatal or name in fatal:

@@ -8,15 +8,15 @@ from functools import lru_cache
 from itertools import product
 from typing import cast
 
-from kvmodel.engines.conformance import Values, not_allowed
+from kvmodel.engines.conformance import Values, blank, not_allowed
 from kvmodel.engines.mapping import SOURCES, Facts
 from kvmodel.engines.shadow import Place
 from kvmodel.engines.snapshot import Snapshot
 from kvmodel.errors import InternalError
 from kvmodel.language.instance import Binding, Instance, State
 from kvmodel.language.load import load_spec
-from kvmodel.language.system import ANYTHING, PropertyKind, TransitionSystem, Variable
-from kvmodel.language.types import Bool, Counter, Maybe, Value
+from kvmodel.language.system import ANYTHING, PropertyKind, TransitionSystem
+from kvmodel.language.types import Maybe, Value
 from kvmodel.readings.compiled import CompiledSystem
 from kvmodel.readings.observed import PAGE, REQUEST, observed_system
 from kvmodel.readings.partial import Partial, partial
@@ -209,19 +209,6 @@ def _merged(values: Sequence[Values]) -> dict[str, dict[Binding, Value]]:
         for name, entries in each.items():
             found.setdefault(name, {}).update(entries)
     return found
-
-
-def blank(variable: Variable) -> Value:
-    """The value that facts need not mention: False, zero or None."""
-    match variable.type:
-        case Bool():
-            return False
-        case Counter():
-            return 0
-        case Maybe():
-            return None
-        case _:
-            raise InternalError(f"'{variable.name}' is not a variable that a snapshot can be mapped to")
 
 
 def _state(instance: Instance, values: Mapping[str, Mapping[Binding, Value]]) -> State:
