@@ -15,7 +15,10 @@ says why. A server is one node: its log has that node's steps, and declares thos
 
 from __future__ import annotations
 
+import atexit
+import multiprocessing.util
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
@@ -32,6 +35,7 @@ __all__ = ["HOOKS", "Hook", "Recorder", "VARIABLE", "register"]
 VARIABLE = "KVMODEL_LOG"
 """The environment variable with the log's file; ``{node}`` and ``{pid}`` in it are filled in."""
 
+FLUSH = 1.0  # seconds that a server's events are held at most, while there are any
 UNLIMITED = 1 << 62
 TOGETHER = ("send", "land", "succeed")  # what is known of these takes both nodes
 ELSEWHERE = {
@@ -413,6 +417,9 @@ def register() -> None:
 class Waiting(Recorder):
     """A recorder that opens its log at the first request, when the scheduler can be asked for what the header says."""
 
+    node: str
+    flushed: float
+
     def __init__(self, path: str) -> None:
         self.path = path
         self.broken = ""
@@ -431,6 +438,13 @@ class Waiting(Recorder):
     def _at_decode(self, request: Any) -> Room | None:
         return super()._at_decode(request) if hasattr(self, "rooms") else None
 
+    def _event(self, room: Room, action: str, node: str = "", **named: Any) -> None:
+        super()._event(room, action, node, **named)
+        now = time.monotonic()
+        if now > self.flushed + FLUSH:
+            self.flushed = now
+            self.log.flush()
+
     def _is_of(self, node: str, scheduler: Any) -> bool:
         """Whether the log is of that node's scheduler. The first one that asks gets it."""
         if not hasattr(self, "rooms"):
@@ -445,9 +459,9 @@ class Waiting(Recorder):
         file = open(self.path.format(node=node, pid=os.getpid()), "wb", buffering=0)  # noqa: SIM115 (until the process ends)
         header = header_for(version, limits, {node: allocator.size // allocator.page_size + 1})
         super().__init__(header, file, allocator.page_size)
-        import atexit
-
+        self.flushed = time.monotonic()
         atexit.register(self.close)
+        multiprocessing.util.Finalize(None, self.close, exitpriority=10)  # a child process runs these and not the others
         if getattr(scheduler.server_args, "allow_auto_truncate", False):
             self.stop("prompts are truncated automatically, which is not followed")
         elif getattr(scheduler.tree_cache, "disable", True) is False:
