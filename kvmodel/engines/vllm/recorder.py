@@ -27,6 +27,7 @@ import itertools
 import multiprocessing.util
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -80,6 +81,8 @@ class PoolLog:
         self.turns: dict[str, int] = {}
         self.leaving: list[Held] = []  # ended with something in flight
         self.detached: dict[int, list[Held]] = {}
+        self.given_back: Counter[int] = Counter()  # pages of requests that have ended, which the pool has not got yet
+        self.last = ""  # the request that gave back pages last
         self.current: Any = None  # the request whose call is on the stack
         self.group = 0
         self.overlap = self.defers_free = self.incomplete = False
@@ -179,29 +182,38 @@ class PoolLog:
             held.pages.append(page)
             held.written.add(page)
 
-    def cached(self, request: Any, blocks: Sequence[Any], first: int, end: int, before: set[int]) -> None:
+    def cached(self, request: Any, blocks: Sequence[Any], first: int, end: int, size: int, before: set[int]) -> None:
         held = self.held(request.request_id)
         for number in range(first, min(end, len(blocks))):
             block = blocks[number]
             page = block.block_id
             if block.is_null or block.block_hash is None or page in before:
                 continue
-            if page not in held.written and page not in held.writing:
+            computed_now = (number + 1) * size > request.num_computed_tokens  # which is what it was before this step
+            if page not in held.written and page not in held.writing and computed_now:
                 self.compute(held, page)
             values = self.prefixes(held, request)
             self.log.event("index", request=held.name, pages=[page], prefix=self.key(block.block_hash[:-4]), values=values)
             self.indexed.add(page)
 
     def freed(self, blocks: Sequence[Any]) -> None:
-        """Blocks go back outside of `free`: those that were held back, or pages that a sliding window has left behind."""
+        """Blocks go back: those of a request that has just ended, those that were held back, or one that a sliding window left behind.
+        Anything else is given back twice, which no step explains."""
         for block in blocks:
             page = block.block_id
+            if block.is_null:
+                continue
             waiting = self.detached.get(page)
             if waiting:
-                self.log.event("drain", request=waiting.pop().name, pages=[page])
-            elif self.current is not None and not block.is_null:
+                self.last = waiting.pop().name
+                self.log.event("drain", request=self.last, pages=[page])
+            elif self.given_back[page]:
+                self.given_back[page] -= 1
+            elif self.current is not None:
                 self.stop("a page was given back by itself: cache groups with a window are not recorded")
                 return
+            else:
+                self.log.event("drain", request=self.last, pages=[page])
 
     def reset(self, done: bool) -> None:
         if done and self.indexed:
@@ -218,12 +230,15 @@ class PoolLog:
             self.turns.pop(request.request_id, None)
         if held is None or not held.pages:
             return
+        self.last = held.name
+        self.given_back.update(held.pages)
         if not held.in_flight():
             self.log.event("release", request=held.name)
             return
         self.log.event("abort", request=held.name)
         self.leaving.append(held)
         for page in {*held.writing, *held.leased, *(held.pending if self.defers_free else ())}:
+            self.given_back[page] -= 1
             self.detached.setdefault(page, []).append(held)
 
     # --- the scheduler
@@ -397,9 +412,10 @@ class Recorder:
 
         def cache(pool: Any, given: Any, result: Any, state: Any) -> None:
             if (log := self._of(pool)) is not None:
-                names = ("request", "blocks", "num_cached_blocks", "num_full_blocks")
+                names = ("request", "blocks", "num_cached_blocks", "num_full_blocks", "block_size")
                 named = dict(zip(names, given[0], strict=False)) | given[1]
-                log.cached(named["request"], named["blocks"], named["num_cached_blocks"], named["num_full_blocks"], state)
+                request, blocks, first, end, size = (named[name] for name in names)
+                log.cached(request, blocks, first, end, size, state)
 
         def reset(pool: Any, given: Any, done: Any, state: Any) -> None:
             if (log := self._of(pool)) is not None:

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+import kvmodel
+from kvmodel.engines.log.check import check_log
+from kvmodel.engines.log.redact import Redaction
 from kvmodel.engines.vllm import recorder
 from kvmodel.engines.vllm.recorder import TARGETS, Recorder, plugin
 
@@ -33,7 +36,7 @@ class BlockPool:
     def free_blocks(self, ordered_blocks: Any) -> None:
         self.free += list(ordered_blocks)
 
-    def cache_full_blocks(self, request: Any, blocks: list[Block], num_cached_blocks: int, num_full_blocks: int) -> None:
+    def cache_full_blocks(self, request: Any, blocks: list[Block], num_cached_blocks: int, num_full_blocks: int, block_size: int) -> None:
         for number in range(num_cached_blocks, num_full_blocks):
             blocks[number].block_hash = request.block_hashes[number] + b"\0\0\0\0"
 
@@ -48,7 +51,7 @@ class KVCacheManager:
 
     def allocate_slots(self, request: Any, count: int) -> None:
         self.tables[request.request_id] = self.block_pool.get_new_blocks(count)
-        self.block_pool.cache_full_blocks(request, self.tables[request.request_id], 0, 1)
+        self.block_pool.cache_full_blocks(request, self.tables[request.request_id], 0, 1, 2)
 
     def free(self, request: Any) -> None:
         self.block_pool.free_blocks(reversed(self.tables.pop(request.request_id)))
@@ -77,7 +80,7 @@ def vllm(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def request(name: str = "r0", finished: bool = True) -> Any:
-    return SimpleNamespace(request_id=name, block_hashes=[b"\x01\x02"], is_finished=lambda: finished)
+    return SimpleNamespace(request_id=name, block_hashes=[b"\x01\x02"], num_computed_tokens=0, is_finished=lambda: finished)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -148,6 +151,24 @@ def test_what_the_recorder_does_not_understand_stops_it_and_not_the_engine(vllm:
     end = lines(tmp_path / "log")[-1]
     assert "the recorder failed in end: AttributeError" in end["reason"]
     assert end["lost"] > 0
+
+
+def test_a_page_that_is_given_back_twice_is_a_step_that_nothing_explains(vllm: dict[str, Any], tmp_path: Path) -> None:
+    recording = Recorder(str(tmp_path / "log"), "9.9").install()
+    manager = vllm["KVCacheManager"](vllm["BlockPool"](4))
+    manager.allocate_slots(request(), 2)
+    blocks = manager.tables["r0"]
+    manager.free(request())
+    manager.block_pool.free_blocks(blocks[:1])
+    recording.remove()
+    events = lines(tmp_path / "log")[1:-1]
+    assert [(event["event"], event["request"], event.get("pages")) for event in events[-2:]] == [
+        ("release", "r0", None),
+        ("drain", "r0", [1]),
+    ]
+    with open(tmp_path / "log", "rb") as file:
+        result = check_log(file, lambda header: kvmodel.load(header.spec), Redaction())
+    assert {entry.name: entry.verdict.value for entry in result.properties}["allowed_step"] == "violated"
 
 
 def test_a_page_that_is_given_back_alone_stops_it(vllm: dict[str, Any], tmp_path: Path) -> None:
