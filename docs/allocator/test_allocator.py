@@ -9,7 +9,7 @@ from kvmodel.engine_testing import check_engine
 
 
 def test_allocator():
-    check_engine(lambda: Adapter(Allocator(pages=5, page_size=2)), examples=100)
+    check_engine(lambda: Adapter(Allocator(pages=5, page_size=2)), examples=50)
 
 
 def test_double():
