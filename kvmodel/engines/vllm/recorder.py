@@ -177,7 +177,7 @@ class PoolLog:
             if block.is_null:
                 continue
             page = block.block_id
-            prefix = self.key(block.block_hash[:-4]) if block.block_hash is not None else ""
+            prefix = self.key(block.block_hash[:-4]) if block.block_hash is not None else "not indexed"
             self.log.event("hit", request=held.name, pages=[page], prefix=prefix, values=self.prefixes(held, self.current))
             held.pages.append(page)
             held.written.add(page)
