@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from kvmodel.engines.log.events import PAGE, ActionEvents, Events
 from kvmodel.language.expressions import (
@@ -37,10 +37,10 @@ from kvmodel.readings.footprint import Access, accesses
 from kvmodel.readings.generated import ActionSource
 from kvmodel.readings.ground import simplify
 from kvmodel.readings.partial import rails
-from kvmodel.readings.search import Literal, alternatives, literals
+from kvmodel.readings.search import Literal, Scan, alternatives, literals
 from kvmodel.readings.sparse import StoreLayout
 
-__all__ = ["Check", "SureGuard", "handlers"]
+__all__ = ["Check", "Handlers", "SureGuard", "handlers"]
 
 CHANGED = "changed"
 ROW = re.compile(r"v\d+\.get\(a\d+, E\)")
@@ -69,6 +69,14 @@ class SureGuard:
     condition: Expr
 
 
+class Handlers(NamedTuple):
+    """What `handlers` gives."""
+
+    makers: dict[str, Callable[..., Any]]
+    sources: dict[str, str]
+    unsearchable: frozenset[int]
+
+
 def handlers(
     system: TransitionSystem,
     layout: StoreLayout,
@@ -76,8 +84,8 @@ def handlers(
     checks: Sequence[Check],
     assertions: Mapping[tuple[str, int], int],
     sure: Sequence[SureGuard],
-) -> tuple[dict[str, Callable[..., Any]], dict[str, str]]:
-    """For each action a function that makes its handler, and its source.
+) -> Handlers:
+    """For each action a function that makes its handler, and its source; and the checks that cannot be made.
 
     The function takes ``S`` (containers), ``R`` (counters out of range), ``F`` (a list, for (number, binding) of what is
     violated), ``U`` (a set, for (action, guard) that is not sure) and ``K``, the names and what to do with a bad event
@@ -91,7 +99,8 @@ def handlers(
                 touching.setdefault(access.variable, []).append(_Touch(check, case, access))
     sources = [_variants(events, action, system, layout, touching, assertions, sure) for action in system.actions]
     texts = {variants[0].action.name: "\n".join(_made(variants)) for variants in sources}
-    return {name: compile_function([text], "make") for name, text in texts.items()}, texts
+    unsearchable = frozenset(number for variants in sources for variant in variants for number in variant.unsearchable)
+    return Handlers({name: compile_function([text], "make") for name, text in texts.items()}, texts, unsearchable)
 
 
 def _variants(
@@ -185,6 +194,8 @@ class _Handler(ActionSource):
     ) -> None:
         super().__init__(action, system, layout)
         self.events = events
+        self.unsearchable: set[int] = set()
+        """Checks that would have to go through everything that can have a name."""
         self.tokens = {parameter.name: Bound(f"{parameter.name}#", parameter.domain) for parameter in action.parameters}
         self.known_names = {f"{name}#": code for name, code in self.names.items()}
         self.unwritten = {substitute(place, self.tokens): value for place, value in facts.items()} | self._guard_facts()
@@ -395,7 +406,11 @@ class _Handler(ActionSource):
         if not tests:
             seen.add(key_of)
         lines = []
-        for plan in self._emitter.search(rest, after):
+        plans = self._emitter.search(rest, after)
+        if any(isinstance(step, Scan) and step.variable.domain.name in self.events.named_sorts for plan in plans for step in plan):
+            self.unsearchable.add(check.number)
+            return []
+        for plan in plans:
             clauses, inner = self._emitter.clauses(plan, names, eager=bool(place.loops), start=[*place.loops, *tests])
             binding = tuple_of([
                 _code(mapping[parameter.name], names) if parameter.name in mapping else inner[parameter.name]

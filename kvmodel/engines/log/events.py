@@ -58,6 +58,8 @@ class ActionEvents:
     action: Action
     takes: tuple[Taken, ...]
     type: type[msgspec.Struct]
+    named_sorts: frozenset[str]
+    """Sorts of the spec whose elements go by a name."""
 
     @property
     def listed(self) -> bool:
@@ -160,7 +162,8 @@ class Events:
                 name = f"{parameter.name}_" if parameter.name in COMMON else parameter.name
             seen.add(name)
             takes.append(Taken(parameter, name, self._fixed_pool(action, parameter)))
-        return ActionEvents(action, tuple(takes), self._type(action, takes))
+        named = frozenset(sort.name for sort in self.system.sorts if sort.name != PAGE)
+        return ActionEvents(action, tuple(takes), self._type(action, takes), named)
 
     def _fixed_pool(self, action: Action, parameter: Bound) -> Pool | None:
         if parameter.domain.name != PAGE:

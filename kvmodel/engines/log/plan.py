@@ -63,9 +63,14 @@ class Plan:
         self.checks = self._make_checks()
         self.over = self._finals(possible=False)
         self.maybe_over = self._finals(possible=True) if self.partial is not None else {}
-        self.makers, self.sources = handlers(
+        self.makers, self.sources, unsearchable = handlers(
             self.system, self.layout, self.events, self.checks, self._make_assertions(), self._make_sure_guards()
         )
+        for number in sorted(unsearchable):
+            candidate = self.properties[number % len(self.properties)]
+            hidden = frozenset[str]() if self.partial is None else self.partial.unknown
+            missing = tuple(sorted({node.variable for node in walk(candidate.condition) if isinstance(node, Read)} & hidden))
+            self.undecidable.setdefault(candidate.name, self._lacking(missing) if missing else "it is about all that can have a name")
         # Every index is known now: the functions that write.
         self.put = {name: put(store, self.layout) for name, store in self.layout.stores.items()}
         self.told: list[tuple[str, Binding, Value]] = []

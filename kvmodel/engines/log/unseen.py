@@ -15,7 +15,7 @@ import msgspec
 
 from kvmodel.engines.log.events import PAGE, ActionEvents
 from kvmodel.engines.log.monitor import Monitor, Refused, Stop
-from kvmodel.engines.log.plan import Plan
+from kvmodel.engines.log.plan import Plan, plan_for
 from kvmodel.engines.log.reader import LogError
 from kvmodel.errors import UsageError
 
@@ -35,7 +35,7 @@ class Explainer:
         self.put_in = 0
         self._monitor: Monitor | None = None
         try:
-            seen = Plan(plan.original, msgspec.structs.replace(plan.header, silent={}))
+            seen = plan_for(plan.original, msgspec.json.encode(msgspec.structs.replace(plan.header, silent={})))
         except UsageError:
             self.failed = 1
             return
