@@ -293,10 +293,11 @@ class _Reader:
 
     def observed(self, meta: ObservedMeta) -> Observed:
         place = "$.#meta.observed"
-        for name in (*meta.pools, *(verb.name for verb in meta.verbs)):
-            if name and not PLAIN_NAME.fullmatch(name):
+        names = {verb.name for verb in meta.verbs}
+        for name in (*meta.pools, *names) if meta.pools != [""] else names:
+            if not PLAIN_NAME.fullmatch(name):
                 raise self.error(place, f"{_quoted(name)} is not a name of a pool or of a verb")
-        if not meta.pools or len(set(meta.pools)) < len(meta.pools) or len({verb.name for verb in meta.verbs}) < len(meta.verbs):
+        if not meta.pools or len({name.upper() for name in meta.pools}) < len(meta.pools) or len(names) < len(meta.verbs):
             raise self.error(place, "pools, or verbs, have no names of their own")
         texts = [printable(text, LONGEST_NAME) for text in (meta.engine, meta.version, meta.adapter)]
         verbs = tuple(Verb(verb.name, printable(verb.doc, LONGEST_NAME), verb.request) for verb in meta.verbs)
@@ -325,7 +326,7 @@ class _Reader:
             try:
                 system = observe(system, observed)
             except KvmodelError as problem:
-                raise self.error("$.#meta.observed", str(problem)) from None
+                raise self.error("$.#meta.observed", printable(str(problem), 300)) from None
         known = list(system.flag_values)
         for flag in meta.flags:
             if flag not in known:

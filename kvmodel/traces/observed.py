@@ -68,6 +68,6 @@ def call_text(call: Call) -> str:
 def _shown(value: object) -> str:
     if not isinstance(value, tuple | list):
         return str(value)
-    if len(value) > 8 and len(set(value)) == 1:
+    if len(value) > 8 and all(part == value[0] for part in value):
         return f"{len(value)} times {value[0]}"
     return " ".join(map(str, value))

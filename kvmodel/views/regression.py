@@ -13,6 +13,8 @@ from kvmodel.traces.trace import Trace
 
 __all__ = ["regression_test"]
 
+DEEPEST = 10  # lists in lists: Python's parser has a limit of its own
+
 TEMPLATE = '''"""{title}
 
 Made by kvmodel {tool} from {source}. Run it with pytest; {variable} names another release.
@@ -56,14 +58,19 @@ def regression_test(trace: Trace, calls: tuple[Call, ...], engine: str, machine:
         title=_plain(f"{what}: does {engine} do what {source} did?"),
         tool=version("kvmodel"),
         source=_plain(source),
-        variable=f"{engine.upper()}_RELEASE",
+        variable=f"{_name(engine).upper()}_RELEASE",
         release=_plain(release),
         calls="\n".join(f"    {_literal(call)}," for call in calls if call.get("verb") != "complete"),
-        name=re.sub(r"\W+", "_", what).strip("_").lower()[:60] or "run",
+        name=_name(what)[:60],
         doc=textwrap.indent(f'"""{textwrap.fill(_plain(doc), 100)}"""', "    "),
-        engine=engine,
+        engine=_plain(engine),
         machine=_plain(machine),
     )
+
+
+def _name(text: str) -> str:
+    """Text as a part of a name in Python: what is not ASCII may look like a letter and be none."""
+    return re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_").lower() or "run"
 
 
 def _literal(call: Call) -> str:
@@ -73,9 +80,9 @@ def _literal(call: Call) -> str:
     return pformat(kept, width=10_000, sort_dicts=False, compact=True)
 
 
-def _is_plain(value: object) -> bool:
+def _is_plain(value: object, depth: int = 0) -> bool:
     if isinstance(value, list | tuple):
-        return all(_is_plain(part) for part in value)
+        return depth < DEEPEST and all(_is_plain(part, depth + 1) for part in value)
     return value is None or isinstance(value, bool | int | str)
 
 
