@@ -266,21 +266,29 @@ class Monitor:
         names, cells, ranges = self.names[sort], self.state.cells, self.state.out_of_range
         rigid = self.events.rigid_of(sort)
         lists = self.events.lists_of(sort)
-        writes = [(variable, self._put[variable.name]) for variable in rigid]
+        layout = self.plan.layout
+        writes = [(v.name, v, self._put[v.name], _is_named(v)) for v in rigid if v.name not in self.plan.plain]
+        plain = [(v.name, cells[layout.stores[v.name].slot], layout.stores[v.name].default) for v in rigid if v.name in self.plan.plain]
+        give = names.give
         conditions = self.plan.introduced.get(sort, [])
 
         def new(name: str, values: Any, event: Any) -> int:
             if not 0 < len(name) <= LONGEST_NAME:
                 raise _Bad(f"the name of a {sort.lower()} has 1 to {LONGEST_NAME} characters")
-            element = self._number(sort, name, self._offset + event.seq)
-            for variable, write in writes:
-                value = getattr(values, variable.name, None)
+            if names.full:
+                raise Stop(f"more than {names.capacity:,} {sort.lower()}s at one time")
+            element = give(name, self._offset + event.seq)
+            for attribute, cell, default in plain:
+                value = getattr(values, attribute, None)
                 if value is None:
-                    raise _Bad(
-                        f"it is the first event of a {sort.lower()} and brings no value for '{variable.name}', "
-                        "which the header does not declare unknown"
-                    )
-                write(cells, ranges, (element,), self._value(variable, value, self._offset + event.seq))
+                    raise _Bad(_no_value(sort, attribute))
+                if value != default:
+                    cell[element] = value
+            for attribute, variable, write, named in writes:
+                value = getattr(values, attribute, None)
+                if value is None:
+                    raise _Bad(_no_value(sort, attribute))
+                write(cells, ranges, (element,), self._value(variable, value, self._offset + event.seq) if named else value)
             for condition, holds in conditions:
                 if not holds(cells, element):
                     raise Refused(ASSUMPTION, self._binding_of(sort, element, event), False, condition)
@@ -398,6 +406,15 @@ class Monitor:
                 for other in tuple(self.state.row(variable.name, element)):
                     self._put[variable.name](cells, ranges, (element, other), False)
             names.take(element)
+
+
+def _is_named(variable: Variable) -> bool:
+    """Whether the values of a variable go by a name."""
+    return isinstance(variable.type, Maybe | Element) and isinstance(variable.type.domain, Sort)
+
+
+def _no_value(sort: str, name: str) -> str:
+    return f"it is the first event of a {sort.lower()} and brings no value for '{name}', which the header does not declare unknown"
 
 
 class _Handlers(dict[type, Callable[[Any], None]]):

@@ -73,6 +73,13 @@ class Plan:
             self.undecidable.setdefault(candidate.name, self._lacking(missing) if missing else "it is about all that can have a name")
         # Every index is known now: the functions that write.
         self.put = {name: put(store, self.layout) for name, store in self.layout.stores.items()}
+        self.plain = {
+            variable.name
+            for variable in self.events.rigid
+            if len(variable.keys) == 1 and not self.layout.stores[variable.name].relation and not self.layout.indices_of(variable.name)
+            and isinstance(variable.type, Number)
+        }
+        """Rigid numbers of which there is no index: they can be stored as they come."""
         self.told: list[tuple[str, Binding, Value]] = []
         if self.events.partition is not None:
             self.told += [(self.events.partition.name, (element,), member) for (_, element), member in self.instance.part_of.items()]

@@ -11,6 +11,17 @@ from kvmodel.engines.log.code import handlers
 from tests.engines.log.runs import FAMILIES, Outcome, PlainLimit, generated, mutated, plain, plan_of, random_log
 
 
+SOME = (
+    "handoff",
+    "handoff:sglang-0.5.16",
+    "handoff:sglang-0.5.21",
+    "handoff:checked-reads-alone",
+    "cached",
+    "cached:abort-frees-target",
+    "pages:one-pool-without-quarantine",
+)
+
+
 def same(family_name: str, lines: list[bytes]) -> Outcome:
     family = FAMILIES[family_name]
     found = generated(family, b"\n".join(lines) + b"\n")
@@ -23,7 +34,7 @@ def same(family_name: str, lines: list[bytes]) -> Outcome:
     return found
 
 
-@pytest.mark.parametrize("spec", FAMILIES)
+@pytest.mark.parametrize("spec", SOME)
 def test_random_runs(spec: str) -> None:
     broken: set[str] = set()
     for seed in range(3):
@@ -35,7 +46,7 @@ def test_random_runs(spec: str) -> None:
         assert not broken
 
 
-@pytest.mark.parametrize("spec", FAMILIES)
+@pytest.mark.parametrize("spec", SOME)
 def test_mutated_runs(spec: str) -> None:
     random = Random(1)
     notices = 0
