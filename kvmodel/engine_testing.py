@@ -88,14 +88,17 @@ def _again(name: str) -> str:
 
 def play_calls(make: Callable[[], Any], calls: Sequence[Mapping[str, object]], *, name: str = "adapter") -> Trace | None:
     """Play the calls of an observed run again on what `make` gives, then let everything end. The trace of the first violation,
-    or None where every property was kept."""
+    or None where every property was kept. Raises UsageError where no call makes sense for this adapter: nothing was tested."""
     from kvmodel.engines.driver import EngineViolation
     from kvmodel.engines.play import play
+    from kvmodel.errors import UsageError
 
     try:
-        play(make, name, calls)
+        made = play(make, name, calls)
     except EngineViolation as violation:
         return violation.trace
+    if calls and not made:
+        raise UsageError(f"none of these calls makes sense for {name}: is it the machine that the run was observed on?")
     return None
 
 

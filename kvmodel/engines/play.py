@@ -18,16 +18,17 @@ PATIENCE = 30.0  # seconds for making one run shorter
 LONGEST_FOR_PAIRS = 40  # pairs of calls are left out of runs up to this length
 
 
-def play(make: Make, name: str, calls: Sequence[Call], record: Record | None = None, *, drain: bool = True) -> None:
-    """Make `calls` on a new engine, then (with `drain`) let everything end. A call that makes no sense where it comes is left out.
+def play(make: Make, name: str, calls: Sequence[Call], record: Record | None = None, *, drain: bool = True) -> int:
+    """Make `calls` on a new engine, then (with `drain`) let everything end. A call that makes no sense where it comes is left out:
+    how many were made.
 
     Raises EngineViolation for the first violation.
     """
     driver = driver_for(make(), name, record)
-    for call in calls:
-        driver.do(call)
+    made = sum(driver.do(call) for call in calls)
     if drain:
         driver.drain()
+    return made
 
 
 def shortened(make: Make, name: str, violated: str, trace: Trace) -> Trace:

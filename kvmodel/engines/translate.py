@@ -12,7 +12,7 @@ from itertools import groupby
 
 from kvmodel.engines.adapter import Role
 from kvmodel.errors import UsageError
-from kvmodel.language.instance import Instance
+from kvmodel.language.instance import Instance, State
 from kvmodel.language.types import Value
 from kvmodel.traces.observed import Call
 from kvmodel.traces.trace import Choice, Trace
@@ -97,8 +97,10 @@ def _handoff(trace: Trace, page_size: int, lengths: Sequence[int]) -> Iterator[C
                 yield (call := submitted(lengths[0] if lengths else page_size))
                 for _ in range(ROUNDS):
                     yield from ({"verb": "schedule"}, {"verb": "run", "token": 0}, {"verb": "land", "request": call["request"]})
-    for choice in trace.steps:
+    for before, choice in zip(trace.states, trace.steps, strict=False):
         request = _request(instance, choice)
+        if request is None and choice.action == "give_up":
+            request = _writer(trace, before, choice.binding[0])
         if request is None:
             continue
         if request not in names:
@@ -123,7 +125,7 @@ def _pool(trace: Trace, page_size: int) -> Iterator[Call]:
             continue
         if request not in submitted and choice.action in ("allocate", "hit", "hit_and_allocate"):
             submitted.add(request)
-            role = Role.DECODE if request in remote else Role.PREFILL if request in leased else Role.LOCAL
+            role = Role.PREFILL if request in leased else Role.DECODE if request in remote else Role.LOCAL
             tokens = _prefix(trace, request) * (pages[request] * page_size)
             yield _submitted(_label(instance, request), tokens, role)
             yield {"verb": "schedule"}
@@ -161,6 +163,13 @@ def _request(instance: Instance, choice: Choice) -> Value:
         if parameter.domain.name == "Request":
             return value
     return None
+
+
+def _writer(trace: Trace, state: State, page: Value) -> Value:
+    """The request for which a remote write to the page is in flight."""
+    slots = trace.instance.state_layout.slots
+    requests = trace.instance.elements(trace.instance.system.domain("Request"))
+    return next((r for r in requests if ("writing", (r, page)) in slots and state.values[slots["writing", (r, page)]]), None)
 
 
 def _label(instance: Instance, request: Value) -> str:

@@ -122,11 +122,12 @@ def test_where_an_observed_trace_makes_no_sense_it_is_refused() -> None:
 
 
 def test_the_last_state_must_show_what_the_file_claims() -> None:
-    for change in (
+    changes: list[Change] = [
         lambda found: found["#meta"].update(property="isolated_read"),
         lambda found: found["states"].pop(),
         lambda found: found["states"][-1].update(free=found["states"][-2]["free"], entries=found["states"][-2]["entries"]),
-    ):
+    ]
+    for change in changes:
         found = plain(small())
         change(found)
         with pytest.raises(ReplayError, match="the run does not show"):

@@ -155,7 +155,9 @@ def test_calls_that_make_no_sense_are_left_out() -> None:
         *(ADMIT, ADMIT, {"verb": "nothing"}, FREE, FREE),
     ]
     assert play_calls(make(), calls) is None
-    assert play_calls(toy(), [{"verb": "run"}, {"verb": "land", "request": "r0"}, {"verb": "abort", "request": "r0"}]) is None
+    with pytest.raises(UsageError, match="none of these calls makes sense for adapter"):
+        play_calls(toy(), calls)  # of an allocator
+    assert play_calls(toy(), []) is None
 
 
 def test_a_run_that_ends_is_held_to_the_properties_too() -> None:
