@@ -269,6 +269,8 @@ def _spec_of(header: Header, given: str | None) -> TransitionSystem:
 
     if given is None and not header.spec:
         raise UsageError("the header names no spec: give one with --spec")
+    if given is None and ".py" in header.spec:  # a file from a stranger does not choose which files are read
+        raise UsageError("the header names a file: say which spec to use with --spec")
     return load(given or header.spec, dict(header.flags))
 
 

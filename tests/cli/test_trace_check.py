@@ -100,6 +100,12 @@ def test_the_header_names_the_spec(saved: Saved, capsys: pytest.CaptureFixture[s
     assert "--spec" in capsys.readouterr().err
 
 
+def test_a_log_does_not_choose_files(saved: Saved, capsys: pytest.CaptureFixture[str]) -> None:
+    header = msgspec.structs.replace(HEADER, spec="/etc/elsewhere.py:Mine")
+    assert cli.run(["trace", "check", saved(written(incident, header))]) == 2
+    assert "the header names a file" in capsys.readouterr().err
+
+
 def test_nothing_happened_is_undecided(saved: Saved, capsys: pytest.CaptureFixture[str]) -> None:
     content = found([saved(written(lambda log: None)), "--spec", "handoff"], capsys, 3)
     assert content["verdict"] == "undecided"

@@ -10,7 +10,6 @@ import pytest
 from kvmodel.engines.log.code import handlers
 from tests.engines.log.runs import FAMILIES, Outcome, PlainLimit, generated, mutated, plain, plan_of, random_log
 
-
 SOME = (
     "handoff",
     "handoff:sglang-0.5.16",
