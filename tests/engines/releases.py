@@ -1,4 +1,4 @@
-"""Drive every machine on every release, and write docs/engines/measured.md: ``python -m tests.engines.releases``.
+"""Drive every machine on every release, and write docs/engines/measured.md: ``python -m tests.engines.releases [resume]``.
 
 Each cell is a `kvmodel engines check` in a process of its own; two run at a time. What was measured is kept in
 docs/engines/measured.json, with the shortest runs; the page is made from that and from the counterexamples of the spec
@@ -135,20 +135,23 @@ def _names(spec: str) -> list[str]:
     return [candidate.name for candidate in kvmodel.load(spec).properties]
 
 
-def main() -> None:
-    """Measure everything, and write the page."""
+def main(arguments: Sequence[str]) -> None:
+    """Measure everything, and write the page. With `resume` only what is not kept yet; what is measured is kept at once."""
     started = time.monotonic()
-    asked = [(engine, release, m) for engine, releases in RELEASES.items() for release in releases for m in machines(engine)]
+    kept = json.loads(MEASURED.read_text()) if "resume" in arguments and MEASURED.exists() else {"seconds": 0, "cells": []}
+    cells: list[dict[str, Any]] = kept["cells"]
+    done = {(each["engine"], each["release"], each["machine"]) for each in cells}
+    every = [(engine, release, m) for engine, releases in RELEASES.items() for release in releases for m in machines(engine)]
+    asked = [each for each in every if (each[0], each[1], each[2].name) not in done]
+    FOLDER.mkdir(exist_ok=True)
     with ThreadPoolExecutor(2) as pool:
-        cells = []
         for found in pool.map(lambda each: measured(*each), asked):
             cells.append(found)
             print(f"{found['engine']} {found['release']} {found['machine']}: {_cell(found)}", flush=True)
-    seconds = time.monotonic() - started
-    FOLDER.mkdir(exist_ok=True)
-    MEASURED.write_text(json.dumps({"seconds": round(seconds), "cells": cells}, indent=1) + "\n")
-    PAGE.write_text(page(cells, seconds))
+            seconds = kept["seconds"] + round(time.monotonic() - started)
+            MEASURED.write_text(json.dumps({"seconds": seconds, "cells": cells}, indent=1) + "\n")
+    PAGE.write_text(page(**json.loads(MEASURED.read_text())))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
