@@ -42,11 +42,13 @@ def not_allowed(spec: CompiledSystem, verb: str, before: Values, after: Values) 
     """Why the spec allows no steps from one state to the other by a call of `verb` ('' for a call that was rejected, which may
     change nothing); '' where it does.
 
-    A request that appears, or comes back, has arrived before the call: in the spec, all requests are there from the start.
+    A request that appears, or comes back, has arrived before the call: in the spec, all requests are there from the start. A page is
+    written as a whole there, so what a call writes into a page that has other data already is no step: that data is forgotten first.
     """
     known = {index: bool(value) or bool(before["known"].get(index)) for index, value in after["known"].items()}
-    start = {**before, "begins_with": {**before["begins_with"], **after["begins_with"]}, "known": {**before["known"], **known}}
-    state = spec.at(start)
+    data = {index: value for index, value in before["data"].items() if after["data"].get(index) == value}
+    begins = {**before["begins_with"], **after["begins_with"]}
+    state = spec.at({**before, "data": data, "begins_with": begins, "known": {**before["known"], **known}})
     for action, binding in _steps(verb, before, after) if verb else ():
         reason = spec.blocked_by(state, action, binding)
         if reason:

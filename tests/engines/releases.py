@@ -138,7 +138,9 @@ def _names(spec: str) -> list[str]:
 def main(arguments: Sequence[str]) -> None:
     """Measure everything, and write the page. With `resume` only what is not kept yet; what is measured is kept at once."""
     started = time.monotonic()
-    kept = json.loads(MEASURED.read_text()) if "resume" in arguments and MEASURED.exists() else {"seconds": 0, "cells": []}
+    kept: dict[str, Any] = {"seconds": 0, "cells": []}
+    if "resume" in arguments and MEASURED.exists():
+        kept = json.loads(MEASURED.read_text())
     cells: list[dict[str, Any]] = kept["cells"]
     done = {(each["engine"], each["release"], each["machine"]) for each in cells}
     every = [(engine, release, m) for engine, releases in RELEASES.items() for release in releases for m in machines(engine)]
