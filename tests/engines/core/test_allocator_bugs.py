@@ -28,7 +28,7 @@ def verdicts(result: Result) -> dict[str, Verdict]:
 
 @pytest.fixture(scope="module")
 def sound() -> Record:
-    return search(make(), "full", examples=40, steps=30)
+    return search(make(), "full", examples=25, steps=30)
 
 
 def test_an_allocator_that_keeps_the_rules_is_not_blamed(sound: Record) -> None:
@@ -52,7 +52,10 @@ def test_it_is_said_what_a_verdict_rests_on(sound: Record) -> None:
     assert "operations that the machine has in flight" in reasons["fresh_read"]
 
 
-@pytest.mark.parametrize("name", BUGS)
+SIMILAR = {"nothing goes back", "held back for nobody", "key of one page", "handed out and still free", "no page for growth"}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name in SIMILAR else name for name in BUGS])
 def test_a_bug_is_found_in_few_calls(name: str) -> None:
     bug = BUGS[name]
     record = search(make(bug), name, [bug.found], examples=60, steps=30, seed=bug.seed, shrink=False)
@@ -98,7 +101,7 @@ def test_an_allocator_that_does_not_count_leaves_open_what_is_said_of_counts() -
     assert open_ones == {"no_double_free": "the adapter does not map references"}
 
 
-@pytest.mark.parametrize("name", ["double free", "forgets the count", "indexed before data"])
+@pytest.mark.parametrize("name", ["double free", "indexed before data"])
 def test_what_an_adapter_leaves_out_hides_no_more_than_it_must(name: str) -> None:
     bug = BUGS[name]
     record = search(make(bug, has_references=False), name, [bug.found], examples=40, steps=30, seed=bug.seed, shrink=False)

@@ -84,7 +84,7 @@ def interrupting(after: int) -> Callable[[], Full]:
 
 
 def test_an_interrupted_search_keeps_what_it_found() -> None:
-    record = search(interrupting(90), "full", ["isolated_write"], examples=200, steps=30, seed=8, shrink=False)
+    record = search(interrupting(30), "full", ["isolated_write"], examples=200, steps=30, seed=8, shrink=False)
     result = engine_result(record, "full", AllocatorDriver.verbs)
     assert record.stopped == "interrupted"
     verdicts = {entry.name: entry.verdict for entry in result.properties}
@@ -116,7 +116,7 @@ def test_each_property_has_a_failure_of_its_own() -> None:
 # -- playing again
 
 
-@pytest.mark.parametrize("name", ["forgets the count", "key survives reuse", "reset while used", "reject moves references"])
+@pytest.mark.parametrize("name", ["key survives reuse", "reset while used"])
 def test_no_call_can_be_left_out_of_a_short_run(name: str) -> None:
     bug = BUGS[name]
     record = search(make(bug), "full", [bug.found], examples=60, steps=30, seed=bug.seed)
