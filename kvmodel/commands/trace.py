@@ -108,6 +108,8 @@ def why(file: str, step: int, action: str, arguments: tuple[str, ...], spec: str
     from kvmodel.api import read_trace
 
     found = read_trace(file, spec)
+    if found.observed is not None:
+        raise UsageError(f"{file} was observed on {found.observed.title}: its steps are what the engine was asked, and have no guards")
     tried = found.instance.system.action(action)
     domains = {parameter.name: parameter.domain for parameter in tried.parameters}
     given: dict[str, Value] = {}
@@ -354,7 +356,7 @@ def _regression(found: Trace, adapter: str | None, release: str | None) -> str:
         adapter = f"{observed.engine}:{observed.adapter}"
     engine, _, name = adapter.partition(":")
     chosen = machine(engine, name) if name else default_machine(engine)
-    version = release or (observed.version if observed else NEWEST[engine])
+    version = release or (observed.version if observed and observed.engine == engine else NEWEST[engine])
     if observed is not None:
         return regression_test(found, observed.calls, engine, chosen.name, version)
     made = chosen.make(version)

@@ -8,7 +8,7 @@ from kvmodel.language.instance import Instance
 from kvmodel.language.system import PropertyKind
 from kvmodel.traces.trace import Trace
 from kvmodel.verdict import Coverage, PropertyResult, Result, Verdict
-from kvmodel.views.text import command_line
+from kvmodel.views.text import reproduction
 
 __all__ = ["RESULT_FORMATS", "result_as", "result_of", "trace_as"]
 
@@ -25,8 +25,7 @@ def trace_as(form: str, trace: Trace) -> str:
     """A replayed trace in one of `RESULT_FORMATS`. Raises UsageError for another format, and for JUnit and SARIF when the trace
     shows no property: there is no verdict to tell."""
     instance = trace.instance
-    coverage = Coverage(instance.size_options(), flags=tuple(instance.system.flag_values.items()))
-    command = command_line("check", instance.system.name, [trace.property] if trace.property else [], coverage=coverage)
+    command = reproduction(trace)
     explanation = explain(trace) if trace.property else None
     if form == "markdown":
         from kvmodel.views.markdown import trace_markdown

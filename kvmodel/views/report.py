@@ -28,13 +28,13 @@ from kvmodel.language.system import Action, PropertyKind, TransitionSystem, Vari
 from kvmodel.language.text import expression, expression_lines, signature, update
 from kvmodel.language.types import Element, Maybe
 from kvmodel.traces.trace import Trace
-from kvmodel.verdict import Coverage, Result
+from kvmodel.verdict import Result
 from kvmodel.views.picture import Album
 from kvmodel.views.scene import STEP, Scene
 from kvmodel.views.story import headline, story
 from kvmodel.views.svg import Pen
 from kvmodel.views.table import changes, chosen, given, node_of, ownership, rows, step_text
-from kvmodel.views.text import command_line, refusal_head
+from kvmodel.views.text import refusal_head, reproduction
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -165,18 +165,12 @@ def report_html(trace: Trace, result: Result | None = None, *, command: str = ""
         most_pages=MOST_PAGES,
         few=vocabulary is None or len(trace.instance.elements(vocabulary.page)) <= MOST_ROWS,
         defences=_long(shlex.join(["kvmodel", "defences", system.name, trace.property])),
-        command=_long(command or _command(trace)),
+        command=_long(command or reproduction(trace)),
     )
     return page + "\n"
 
 
 # -- what the page says
-
-
-def _command(trace: Trace) -> str:
-    instance = trace.instance
-    coverage = Coverage(instance.size_options(), flags=tuple(instance.system.flag_values.items()))
-    return command_line("check", instance.system.name, [trace.property] if trace.property else [], coverage=coverage)
 
 
 def _ending(trace: Trace, shown: Violation | None, graphs: Sequence[Graph]) -> str:

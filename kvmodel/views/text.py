@@ -34,6 +34,7 @@ __all__ = [
     "properties_table",
     "ranges",
     "refusal_head",
+    "reproduction",
     "result_text",
     "trace_parts",
     "trace_text",
@@ -269,6 +270,17 @@ def _flags(system: TransitionSystem) -> Table:
         values = [f"{flag.name}={'on' if flag.value else 'off'}" for flag in system.flags if flag.kind is kind]
         table.add_row(words(kind.value), words("  ".join(values)))
     return table
+
+
+def reproduction(trace: Trace) -> str:
+    """The command that finds a trace again: of the spec at its sizes, or of the engine on which it was observed."""
+    shown = [trace.property] if trace.property else []
+    if trace.observed is not None:
+        observed = trace.observed
+        return shlex.join(["kvmodel", "engines", "check", f"{observed.engine}=={observed.version}", observed.adapter, *shown])
+    system = trace.instance.system
+    coverage = Coverage(trace.instance.size_options(), flags=tuple(system.flag_values.items()))
+    return command_line("check", system.name, shown, coverage=coverage)
 
 
 def command_line(

@@ -27,6 +27,7 @@ from kvmodel.traces.itf import itf_object, parse_itf, write_itf
 from kvmodel.traces.observed import Call, call_text
 from kvmodel.traces.trace import Trace
 from kvmodel.views.regression import regression_test
+from kvmodel.views.text import reproduction
 from tests.engines.core.allocators import BUGS, Full, make
 from tests.engines.core.toy import handoff
 
@@ -333,3 +334,17 @@ def test_an_observed_system_says_what_it_cannot_be_made_of() -> None:
     assert observed is not None
     with pytest.raises(UsageError, match="cached has no variable 'kye'; did you mean 'key'"):
         observed_system(load_spec("cached"), replace(observed, unknown=("kye",)))
+
+
+def test_a_step_of_an_engine_has_no_guards(tmp_path: Path) -> None:
+    file = tmp_path / "run.itf.json"
+    write_itf(small(), file)
+    with redirect_stderr(StringIO()) as err:
+        assert run(["trace", "why", str(file), "1", "admit"]) == 2
+    assert "its steps are what the engine was asked" in err.getvalue()
+
+
+def test_it_is_found_again_on_the_engine() -> None:
+    observed = small().observed
+    assert observed is not None
+    assert reproduction(small()) == f"kvmodel engines check {observed.engine}=={observed.version} manager {small().property}"
