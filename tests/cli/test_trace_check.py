@@ -267,6 +267,13 @@ def test_a_recorder_that_stopped(saved: Saved, capsys: pytest.CaptureFixture[str
     assert "the recorder stopped and lost 3 events: No space left on device" in content["remarks"]
 
 
+def test_a_recorder_that_gave_up_without_losing_a_line(saved: Saved, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = written(lambda log: served(log, "r0", [1, 2], [3, 4])).splitlines(keepends=True)
+    end = {"kvmodel_log_end": len(lines) - 2, "lost": 0, "reason": "a hook has no target"}
+    content = found([saved(b"".join([*lines[:-1], json.dumps(end).encode() + b"\n"])), "--spec", "handoff"], capsys, 3)
+    assert "a hook has no target" in next(entry["reason"] for entry in content["properties"] if entry["name"] == "isolated_read")
+
+
 def test_an_id_that_is_used_again(saved: Saved, capsys: pytest.CaptureFixture[str]) -> None:
     def write(log: LogWriter) -> None:
         for _ in range(3):

@@ -184,6 +184,8 @@ def _incomplete(monitor: Monitor, reader: LogReader, error: LogError | None, sto
         return "the log has no event: nothing was checked"
     if reader.end is not None and reader.end.lost:
         return f"the recorder lost {reader.end.lost:,} events at the end ({reader.end.reason or 'no reason given'})"
+    if reader.end is not None and reader.end.reason:
+        return f"the recorder stopped before the engine did: {reader.end.reason}"
     return ""
 
 
