@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: incident test lint slow browser bench simulate variants proofs report test-engines engines-table clean
+.PHONY: incident test lint slow browser bench simulate variants proofs report test-engines engines-slow engines-table clean
 
 incident: .venv/ready  ## the 2026 incident: its counterexample, then the recommended design
 	@$(BIN)/kvmodel check handoff:buggy --expect violated
@@ -17,7 +17,7 @@ lint: .venv/ready
 	$(BIN)/lint-imports
 
 slow: .venv/ready  ## long checks that `make test` leaves out
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m 'slow and not engines'
 
 browser: .venv/ready  ## checks by other tools' own parsers; needs node and npm
 	$(BIN)/pytest -m browser
@@ -38,7 +38,10 @@ report: .venv/ready  ## write docs/incident.html again, from the incident's shor
 	$(BIN)/python -m tests.docs.incident
 
 test-engines: .venv-engines/ready  ## the newest release of each engine and one that is known to be red (downloads them)
-	PYTHONHASHSEED=0 .venv-engines/bin/pytest -n 2 -m engines tests/engines
+	PYTHONHASHSEED=0 .venv-engines/bin/pytest -n 2 -m 'engines and not slow' tests/engines
+
+engines-slow: .venv-engines/ready  ## bugs seeded into both engines, one after the other; long logs; what recording costs
+	PYTHONHASHSEED=0 .venv-engines/bin/pytest -m 'engines and slow' tests/engines
 
 engines-table: .venv-engines/ready  ## every machine on every release; writes docs/engines/measured.md again
 	.venv-engines/bin/python -m tests.engines.releases

@@ -17,12 +17,15 @@ import pytest
 from kvmodel.engines.sglang.boot import RELEASES
 from tests.engines.sglang.mutants import MUTANTS
 
-pytestmark = [
-    pytest.mark.engines,
-    pytest.mark.skipif(find_spec("torch") is None, reason="SGLang's bookkeeping needs torch: pip install 'kvmodel[engines]'"),
-]
+pytestmark = pytest.mark.engines
 NEWEST, INCIDENT = RELEASES[-1], "0.5.16"
 ENVIRONMENT = {**os.environ, "PYTHONHASHSEED": "0"}
+
+
+@pytest.fixture(autouse=True)
+def _torch() -> None:
+    if find_spec("torch") is None:
+        pytest.fail("SGLang's bookkeeping needs torch: pip install 'kvmodel[engines]', or make test-engines")
 
 
 @lru_cache
@@ -53,6 +56,7 @@ def test_hazards_are_there_in_the_newest_release(machine: str, name: str) -> Non
     assert name in results(NEWEST, "deadline", "truncating")[machine]["violated"]
 
 
+@pytest.mark.slow
 def test_seeded_bugs_are_caught(record_property: Callable[[str, object], None]) -> None:
     found = results(NEWEST, *(f"mutant:{each.name}" for each in MUTANTS))
     missed = [each.name for each in MUTANTS if not each.shows_as & set(found[f"mutant:{each.name}"].get("violated", ()))]
@@ -106,6 +110,7 @@ def test_the_log_of_the_newest_release(tmp_path: Path, scenario: str) -> None:
     assert checked(log, "handoff")["verdict"] == "holds"
 
 
+@pytest.mark.slow
 def test_a_long_log_of_the_newest_release(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     log = tmp_path / "events.jsonl"
     spent, recording = record(NEWEST, log, steps=3_000)

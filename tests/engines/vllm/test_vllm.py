@@ -53,6 +53,7 @@ def test_known_faults_are_found(release: str, machine: str) -> None:
     assert found[name] <= steps
 
 
+@pytest.mark.slow
 def test_seeded_bugs_are_caught() -> None:
     command = [sys.executable, "-m", "tests.engines.vllm.mutants"]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -83,6 +84,7 @@ def test_a_recorded_log_is_checked(tmp_path: Path, release: str, depth: int, ver
     assert says in run.stdout
 
 
+@pytest.mark.slow
 def test_recording_costs_little(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     without, with_ = recorded(NEWEST, 1, ""), recorded(NEWEST, 1, str(tmp_path / "events.jsonl"))
     record_property("summary", f"vllm {NEWEST}: a step takes {without:.2f} ms, with the recorder {with_:.2f} ms")
