@@ -17,13 +17,13 @@ EQUAL = Settings(prefill_pages=5, decode_pages=5)
 TRUNCATING = Settings(prefill_pages=3, decode_pages=5, truncates=True)
 
 MACHINES = (
-    Machine("tokens", "TokenToKVPoolAllocator: pages of one token.", TokenAdapter, 200),
-    Machine("pages", "PagedTokenToKVPoolAllocator.", PagedAdapter, 200),
+    Machine("tokens", "TokenToKVPoolAllocator: pages of one token.", TokenAdapter, 100),
+    Machine("pages", "PagedTokenToKVPoolAllocator.", PagedAdapter, 100),
     Machine(
         "handoff",
         "Prefill and decode node, prefill's pool the smaller one.",
         lambda release: HandoffAdapter(release, SMALL_PREFILL),
-        200,
+        100,
         30,
         variant="handoff:sglang-0.5.16",
     ),
@@ -31,7 +31,7 @@ MACHINES = (
         "late-write",
         "Prefill and decode node, pools of one size: writes land after their request is gone.",
         lambda release: HandoffAdapter(release, EQUAL),
-        300,
+        150,
         30,
         variant="handoff:abort-without-quarantine",
     ),
@@ -49,7 +49,7 @@ MACHINES = (
         "truncating",
         "As handoff, with automatic truncation on both nodes. A hazard: give both nodes one limit, or do not truncate.",
         lambda release: HandoffAdapter(release, TRUNCATING),
-        200,
+        100,
         30,
         variant="handoff:sglang-0.5.21-truncating",
         hazard=True,
