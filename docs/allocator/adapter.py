@@ -1,6 +1,7 @@
 """The adapter of the reference allocator: it translates, and asserts nothing."""
 
 from allocator import Allocator
+
 from kvmodel.engines.adapter import Admission, Capability, Tokens
 from kvmodel.engines.snapshot import PoolSnapshot, Snapshot
 

@@ -32,7 +32,7 @@ class Allocator:
                 self.free.remove(page)
             self.references[page] += 1
         self.tables[request] = hits + [self.take() for _ in range(needed)]
-        for key, page in zip(keys, self.tables[request]):
+        for key, page in zip(keys, self.tables[request], strict=False):
             self.index.setdefault(key, page)
         return len(hits) * self.page_size
 
