@@ -77,4 +77,4 @@ def test_one_format_at_a_time(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_help_names_the_formats() -> None:
-    assert "[markdown|junit|sarif|itf]" in CliRunner().invoke(cli, ["trace", "convert", "--help"]).output
+    assert "[markdown|junit|sarif|itf|pytest]" in CliRunner().invoke(cli, ["trace", "convert", "--help"]).output
