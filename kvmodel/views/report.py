@@ -403,10 +403,10 @@ def _part(name: str) -> str:
 @cache
 def _environment() -> Environment:
     from jinja2 import DictLoader, Environment, StrictUndefined
-    from markupsafe import Markup
 
     def shown(value: object) -> object:
-        return value if isinstance(value, Markup) else printable(str(value), LONGEST)
+        """Markup says what it is by this method, whichever import of the library it comes from; anything else is text."""
+        return value if hasattr(value, "__html__") else printable(str(value), LONGEST)
 
     loader = DictLoader({"report.html": _part("report.html")})
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, finalize=shown, trim_blocks=True, lstrip_blocks=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from base64 import b64encode
 from dataclasses import replace
 from functools import cache
@@ -325,3 +326,10 @@ def test_a_page_that_is_not_escaped_is_noticed() -> None:
     name = hostile.NAMES[0]
     broken = report_html(hostile.trace_of(name)).replace("&lt;img", "<img").replace("&gt;", ">")
     assert not {tag for tag, _ in Page(broken).tags} <= ELEMENTS
+
+
+def test_the_page_is_the_same_after_the_library_of_markup_was_imported_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As after pytester has run tests in this process: it forgets the modules that these imported.
+    before = report_html(shortest())
+    monkeypatch.delitem(sys.modules, "markupsafe")
+    assert report_html(shortest()) == before
