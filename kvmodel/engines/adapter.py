@@ -58,8 +58,8 @@ class Admission:
     hit_tokens: int = 0
 
 
-class Allocator(Protocol):
-    """The bookkeeping of one pool."""
+class Driven(Protocol):
+    """What the adapters of both levels tell."""
 
     @property
     def engine(self) -> str:
@@ -81,18 +81,22 @@ class Allocator(Protocol):
     def capabilities(self) -> frozenset[Capability]:
         """What it can do."""
 
+    def keys(self, request: str) -> tuple[tuple[str, ...], ...] | None:
+        """For each cache group, the keys under which the request's full pages are indexed, in order. None: not to be had."""
+
+    def snapshot(self) -> Snapshot:
+        """The state of all pools."""
+
+
+class Allocator(Driven, Protocol):
+    """The bookkeeping of one pool."""
+
     def admit(self, request: str, tokens: Tokens, salt: str | None, external: int, remote: bool) -> Admission | None:
         """Reserve pages for all `tokens`; None: rejected, and nothing has changed. After what the cache gives, `external` tokens
         come from elsewhere: at once, or with `remote` when `arrived` says so. The rest is computed at once."""
 
     def free(self, request: str) -> None:
         """The request ends and gives back its pages."""
-
-    def keys(self, request: str) -> tuple[tuple[str, ...], ...] | None:
-        """For each cache group, the keys under which the request's full pages are indexed, in order. None: not to be had."""
-
-    def snapshot(self) -> Snapshot:
-        """The state of the pool."""
 
 
 class CapableAllocator(Allocator, Protocol):
@@ -196,28 +200,8 @@ class Transfer:
     target: Pages | None
 
 
-class Engine(Protocol):
+class Engine(Driven, Protocol):
     """Queues and pools."""
-
-    @property
-    def engine(self) -> str:
-        """The engine's name, as in ``NAME==VERSION``."""
-
-    @property
-    def version(self) -> str:
-        """Its release."""
-
-    @property
-    def page_size(self) -> int:
-        """Tokens of a page."""
-
-    @property
-    def groups(self) -> int:
-        """Cache groups, each with a page table of its own."""
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        """What it can do."""
 
     @property
     def roles(self) -> tuple[Role, ...]:
@@ -254,9 +238,3 @@ class Engine(Protocol):
 
     def live(self) -> frozenset[str]:
         """Requests that a client still waits for."""
-
-    def keys(self, request: str) -> tuple[tuple[str, ...], ...] | None:
-        """As of `Allocator`."""
-
-    def snapshot(self) -> Snapshot:
-        """The state of all pools."""
