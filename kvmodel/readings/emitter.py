@@ -156,7 +156,10 @@ class Emitter:
     def domain(self, domain: Domain) -> str:
         """Source of an iterable over a domain."""
         elements = self.layout.instance.elements(domain)
-        return repr(elements) if isinstance(domain, Enumeration) else f"range({len(elements)})"
+        if isinstance(domain, Enumeration):
+            return repr(elements)
+        first = elements[0] if elements else 0
+        return f"range({first}, {first + len(elements)})" if first else f"range({len(elements)})"  # type: ignore[operator]
 
     def search(self, variables: tuple[Bound, ...], condition: tuple[Literal, ...]) -> tuple[Plan, ...]:
         """Plans that find every binding of `variables` for which `condition` holds."""

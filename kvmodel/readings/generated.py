@@ -23,7 +23,19 @@ from kvmodel.readings.search import Literal, cases, literals
 from kvmodel.readings.sparse import Store, StoreLayout, batch_variable
 from kvmodel.readings.writer import Writer
 
-__all__ = ["ActionCode", "ActionSource", "BlockCode", "TouchedCheck", "failing", "put", "touched_checks", "value_of"]
+__all__ = [
+    "ActionCode",
+    "ActionSource",
+    "BlockCode",
+    "Prepared",
+    "TouchedCheck",
+    "block_position",
+    "differs",
+    "failing",
+    "put",
+    "touched_checks",
+    "value_of",
+]
 
 NO_SUCH_ELEMENT = -1
 
@@ -79,7 +91,7 @@ class TouchedCheck:
 
 
 @dataclass(frozen=True, slots=True)
-class _Prepared:
+class Prepared:
     """An update up to its write: statements that evaluate everything, what is written where (names or constants), and the
     line around the write ('' for none), or the position of the one key that varies in a block of writes."""
 
@@ -200,7 +212,7 @@ class ActionSource:
             lines += [f"if not {condition}:", f"    broken.append(({number}, {self._binding}))"]
         return lines
 
-    def _prepare(self, update: Update, number: int) -> _Prepared:
+    def _prepare(self, update: Update, number: int) -> Prepared:
         return self._prepare_loop(update, number) if update.over else self._prepare_one(update, number)
 
     def _early(self, expr: Expr, name: str, lines: list[str]) -> str:
@@ -211,18 +223,18 @@ class ActionSource:
         lines.append(f"{name} = {code}")
         return name
 
-    def _prepare_one(self, update: Update, number: int) -> _Prepared:
+    def _prepare_one(self, update: Update, number: int) -> Prepared:
         lines: list[str] = []
         keys = [self._early(part, f"k{number}_{position}", lines) for position, part in enumerate(update.index)]
         value = self._early(update.value, f"t{number}", lines)
         around = "" if update.condition == TRUE else f"if {self._early(update.condition, f'u{number}', lines)}:"
-        return _Prepared(lines, keys, value, around)
+        return Prepared(lines, keys, value, around)
 
-    def _prepare_loop(self, update: Update, number: int) -> _Prepared:
-        block = _block_position(update)
+    def _prepare_loop(self, update: Update, number: int) -> Prepared:
+        block = block_position(update)
         return self._prepare_each(update, number) if block is None else self._prepare_block(update, number, block)
 
-    def _prepare_each(self, update: Update, number: int) -> _Prepared:
+    def _prepare_each(self, update: Update, number: int) -> Prepared:
         """A list of keys and values, made before the first write."""
         keys = [f"k{number}_{position}" for position in range(len(update.index))]
         constant = repr(update.value.value) if isinstance(update.value, Const) else ""
@@ -231,9 +243,9 @@ class ActionSource:
             wanted = update.index if constant else (*update.index, update.value)
             parts.append(comprehension(pack([self._emitter.value(part, names) for part in wanted]), clauses))
         target = pack(keys if constant else [*keys, f"t{number}"])
-        return _Prepared([f"w{number} = {' + '.join(parts)}"], keys, constant or f"t{number}", f"for {target} in w{number}:")
+        return Prepared([f"w{number} = {' + '.join(parts)}"], keys, constant or f"t{number}", f"for {target} in w{number}:")
 
-    def _prepare_block(self, update: Update, number: int, block: int) -> _Prepared:
+    def _prepare_block(self, update: Update, number: int, block: int) -> Prepared:
         """A list of the one key that varies, made before the first write."""
         lines: list[str] = []
         keys = [
@@ -245,11 +257,11 @@ class ActionSource:
             comprehension(self._emitter.value(update.index[block], names), clauses) for clauses, names in self._matches(update, True)
         ]
         lines.append(f"w{number} = {parts[0]}" if len(parts) == 1 else f"w{number} = set().union({', '.join(parts)})")
-        return _Prepared(lines, keys, value, block=block)
+        return Prepared(lines, keys, value, block=block)
 
     def _matches(self, update: Update, differing: bool) -> list[tuple[list[Clause], dict[str, str]]]:
         """Loops that find where an update writes; with `differing`, only places that have another value."""
-        condition = dict.fromkeys((*literals(update.condition, True), *(_differs(update) if differing else ())))
+        condition = dict.fromkeys((*literals(update.condition, True), *(differs(update) if differing else ())))
         plans = self._emitter.search(update.over, tuple(condition))
         return [self._emitter.clauses(plan, self.names, eager=True) for plan in plans]
 
@@ -262,7 +274,7 @@ class ActionSource:
         lines = [*start, *self._for_each_binding(body), f"return {tuple_of(list(changed.values()))}"]
         return _function("apply", "S, R, B, broken", self._emitter, lines)
 
-    def _write_lines(self, update: Update, prepared: _Prepared, group: str, changed: str) -> list[str]:
+    def _write_lines(self, update: Update, prepared: Prepared, group: str, changed: str) -> list[str]:
         writer = Writer(self._emitter)
         if prepared.block is not None:
             return writer.write_block(update.variable, prepared.keys, prepared.block, group, prepared.value, changed)
@@ -366,7 +378,7 @@ def _flatten(variables: tuple[Bound, ...], condition: tuple[Literal, ...]) -> tu
     return tuple(found), tuple(flat)
 
 
-def _block_position(update: Update) -> int | None:
+def block_position(update: Update) -> int | None:
     """The position of the index at which the only loop variable stands, where nothing else that is written depends on it."""
     if len(update.over) != 1:
         return None
@@ -377,7 +389,7 @@ def _block_position(update: Update) -> int | None:
     return places[0]
 
 
-def _differs(update: Update) -> tuple[Literal, ...]:
+def differs(update: Update) -> tuple[Literal, ...]:
     """The condition that a write changes something."""
     kind = update.value.type
     place = Read(update.variable, update.index, kind)

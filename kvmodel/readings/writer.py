@@ -82,7 +82,7 @@ class Writer:
 
     def _put(self, store: Store, keys: list[str], changed: str) -> list[str]:
         main = self.emitter.container(store.slot)
-        note = [*self._index_relation(store, keys, True), _note(store, keys, changed)]
+        note = [*self.index(store, keys, True), _note(store, keys, changed)]
         if not store.rows:
             return [f"if {pack(keys)} not in {main}:", f"    {main}.add({pack(keys)})", *indented(note)]
         row = self.emitter.fresh()
@@ -97,7 +97,7 @@ class Writer:
 
     def _drop(self, store: Store, keys: list[str], changed: str) -> list[str]:
         main = self.emitter.container(store.slot)
-        note = [*self._index_relation(store, keys, False), _note(store, keys, changed)]
+        note = [*self.index(store, keys, False), _note(store, keys, changed)]
         if not store.rows:
             return [f"if {pack(keys)} in {main}:", f"    {main}.remove({pack(keys)})", *indented(note)]
         row = self.emitter.fresh()
@@ -110,7 +110,8 @@ class Writer:
             *indented(note),
         ]
 
-    def _index_relation(self, store: Store, keys: list[str], add: bool) -> list[str]:
+    def index(self, store: Store, keys: list[str], add: bool) -> list[str]:
+        """Statements that keep the indices of a relation at a place that was changed."""
         lines: list[str] = []
         for index, slot in self.layout.indices_of(store.variable.name):
             key, rest = _split_key(keys, index.known, None)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
-from kvmodel.engines.log.events import PAGE, ActionEvents, Events
+from kvmodel.engines.log.events import ActionEvents, Events, Place
+from kvmodel.engines.log.loops import ROW, Loops, hoisted
 from kvmodel.language.expressions import (
     FALSE,
     TRUE,
@@ -29,23 +31,26 @@ from kvmodel.language.expressions import (
     walk,
 )
 from kvmodel.language.operators import Binder, Operator
-from kvmodel.language.system import Action, TransitionSystem, Update
+from kvmodel.language.system import Action, Update
 from kvmodel.language.types import BOOL, Bool, Counter
 from kvmodel.readings.dense import compile_function
-from kvmodel.readings.emitter import Clause, Emitter, indented, nest, tuple_of
+from kvmodel.readings.emitter import Clause, Emitter, indented, nest, pack, tuple_of
 from kvmodel.readings.footprint import Access, accesses
-from kvmodel.readings.generated import ActionSource
+from kvmodel.readings.generated import ActionSource, Prepared
 from kvmodel.readings.ground import simplify
 from kvmodel.readings.partial import rails
+from kvmodel.readings.parts import Parts
 from kvmodel.readings.search import Literal, Plan, Scan, alternatives, literals
 from kvmodel.readings.sparse import StoreLayout
 
 __all__ = ["Check", "Handlers", "SureGuard", "handlers"]
 
 CHANGED = "changed"
-ROW = re.compile(r"v\d+\.get\(a\d+, E\)")
-OPERATION = re.compile(r"\.(?:intersection|difference)\((?:v\d+|v\d+\.get\([^()]*\))\)")
-CHAIN = re.compile(r"w\d+ = (?:list\(|\[\w+ for \w+ in )(v\d+\.get\([^()]*\))((?:" + OPERATION.pattern + r")*)")
+HEAD = re.compile(r"for k\d+ in [wz]\d+:")
+GROUP = re.compile(r"(v\d+)\.get\((\w+), E\)")
+OTHER = re.compile(r"\(not \((\w+) == (\w+)\)\)")
+ALONE = re.compile(r"\bo(a\d+)\b")
+LIST = re.compile(r"\b[wz]\d+\b")
 MOST_CASES = 32
 Facts = Mapping[Expr, Expr]
 """Places, in tokens, whose value is known: a constant, or an element."""
@@ -78,7 +83,7 @@ class Handlers(NamedTuple):
 
 
 def handlers(
-    system: TransitionSystem,
+    parts: Parts,
     layout: StoreLayout,
     events: Events,
     checks: Sequence[Check],
@@ -89,66 +94,26 @@ def handlers(
 
     The function takes ``S`` (containers), ``R`` (counters out of range), ``F`` (a list, for (number, binding) of what is
     violated), ``U`` (a set, for (action, guard) that is not sure) and ``K``, the names and what to do with a bad event
-    (`kvmodel.engines.log.monitor.Hooks`). `assertions` numbers the assertions of actions by (action, position).
+    (`kvmodel.engines.log.monitor.Monitor`). `assertions` numbers the assertions of actions by (action, position).
     """
     # First everything that reads, which settles the indices; then the writes, which keep them.
     touching: dict[str, list[_Touch]] = {}
     for check in checks:
-        for case in _cases(check):
-            for access in dict.fromkeys(a for literal in case.condition for a in accesses(literal.expr, case.variables, system)):
-                touching.setdefault(access.variable, []).append(_Touch(check, case, access))
-    sources = [_variants(events, action, system, layout, touching, assertions, sure) for action in system.actions]
+        for members in parts.choices(check.parameters):
+            apart = Check(check.number, parts.parameters(check.parameters, members), parts.expression(check.condition, members))
+            for case in _cases(apart):
+                for access in dict.fromkeys(a for literal in case.condition for a in accesses(literal.expr, case.variables, parts.apart)):
+                    touching.setdefault(access.variable, []).append(_Touch(apart, case, access))
+    sources = [
+        [
+            _Handler(events.actions[action.name], action, parts, place, layout, touching, assertions, sure)
+            for place in events.places(action.name)
+        ]
+        for action in parts.system.actions
+    ]
     texts = {variants[0].action.name: "\n".join(_made(variants)) for variants in sources}
     unsearchable = frozenset(number for variants in sources for variant in variants for number in variant.unsearchable)
     return Handlers({name: compile_function([text], "make") for name, text in texts.items()}, texts, unsearchable)
-
-
-def _variants(
-    events: Events,
-    action: Action,
-    system: TransitionSystem,
-    layout: StoreLayout,
-    touching: Touching,
-    assertions: Mapping[tuple[str, int], int],
-    sure: Sequence[SureGuard],
-) -> list[_Handler]:
-    """The handler of an action: one, or one for each pool where the event tells in which pool its pages are."""
-    entry = events.actions[action.name]
-    open_ = [taken for taken in entry.takes if taken.is_page and taken.pool is None]
-    partition = events.partition
-    if partition is None:
-        return [_Handler(entry, action, {}, system, layout, touching, assertions, sure)]
-    known: dict[str, str] = {}
-    for taken in entry.takes:
-        if taken.is_page and taken.pool is not None:
-            known[taken.parameter.name] = next(name for name, pool in events.pools.items() if pool == taken.pool)
-    names = list(events.pools) if open_ else [""]
-    found = []
-    for name in names:
-        where = known | {taken.parameter.name: name for taken in open_}
-        facts: dict[Expr, Expr] = {
-            Read(partition.name, (parameter,), partition.type): Const(where[parameter.name].upper(), partition.type)
-            for parameter in action.parameters
-            if parameter.name in where
-        }
-        variant = _Handler(entry, _assumed(action, facts), facts, system, layout, touching, assertions, sure)
-        variant.pool = (name, events.pools[name]) if name else None
-        found.append(variant)
-    return found
-
-
-def _assumed(action: Action, facts: Facts) -> Action:
-    """The action where `facts` about its parameters are true. Its guards keep their numbers."""
-    return replace(
-        action,
-        guards=tuple(replace(guard, condition=_known(guard.condition, facts)) for guard in action.guards),
-        updates=tuple(
-            update
-            if {over.name for over in update.over} & {parameter.name for parameter in action.parameters}
-            else replace(update, condition=_known(update.condition, facts), value=_known(update.value, facts))
-            for update in action.updates
-        ),
-    )
 
 
 def _made(variants: list[_Handler]) -> list[str]:
@@ -163,7 +128,7 @@ def _made(variants: list[_Handler]) -> list[str]:
         lines += [f"    def handle{number}(e):", *indented(indented(bodies[number]))]
     if len(variants) == 1:
         return [*lines, "    return handle0"]
-    table = ", ".join(f"{variant.pool[0]!r}: handle{number}" for number, variant in enumerate(variants) if variant.pool)
+    table = ", ".join(f"{variant.place.name!r}: handle{number}" for number, variant in enumerate(variants))
     return [
         *lines,
         f"    handles = {{{table}}}",
@@ -186,32 +151,31 @@ class _Guards(Emitter):
 
 
 class _Handler(ActionSource):
-    """The source of one action's handler; `facts` are known of its parameters, `pool` is that of its pages where several are
-    possible."""
-
-    pool: tuple[str, tuple[int, int]] | None = None
+    """The source of one action's handler, for pages in the pools of `place`."""
 
     def __init__(
         self,
         events: ActionEvents,
         action: Action,
-        facts: Facts,
-        system: TransitionSystem,
+        parts: Parts,
+        place: Place,
         layout: StoreLayout,
         touching: Touching,
         assertions: Mapping[tuple[str, int], int],
         sure: Sequence[SureGuard],
     ) -> None:
-        super().__init__(action, system, layout)
+        action = parts.action(action, place.members)
+        super().__init__(action, parts.apart, layout)
         self.events = events
+        self.place = place
         self.unsearchable: set[int] = set()
         """Checks that would have to go through everything that can have a name."""
         self.tokens = {parameter.name: Bound(f"{parameter.name}#", parameter.domain) for parameter in action.parameters}
         self.known_names = {f"{name}#": code for name, code in self.names.items()}
-        self.unwritten = {substitute(place, self.tokens): value for place, value in facts.items()} | self._guard_facts()
+        self.unwritten = self._guard_facts()
         self._guard_emitter = _Guards(layout)
         self._guards = [self._guard_emitter.value(guard.condition, self.names) for guard in action.guards]
-        pages = {parameter.name for parameter in action.parameters if parameter.domain.name == PAGE}
+        pages = {taken.parameter.name for taken in events.takes if taken.is_page}
         self._steady = [
             number
             for number, guard in enumerate(action.guards)
@@ -221,13 +185,24 @@ class _Handler(ActionSource):
             and not any(isinstance(node, Read) and node.variable in self.written for node in walk(guard.condition))
         ]
         """Guards that are the same for all pages of an event."""
-        self._sure = [(part.number, self._emitter.value(part.condition, self.names)) for part in sure if part.action == action.name]
+        self._sure = [
+            (part.number, self._emitter.value(parts.expression(part.condition, place.members), self.names))
+            for part in sure
+            if part.action == action.name
+        ]
         self._assertions = [
             (assertions[action.name, number], self._emitter.value(assertion.condition, self.names))
             for number, assertion in enumerate(action.assertions)
             if (action.name, number) in assertions
         ]
         self._checks = [self._look(update, number, touching) for number, update in enumerate(action.updates)]
+
+    @cached_property
+    def _loops(self) -> Loops | None:
+        return Loops.of(self.action, self._emitter, self.names)
+
+    def _prepare(self, update: Update, number: int) -> Prepared:
+        return self._loops.prepared[number] if update.over and self._loops is not None else super()._prepare(update, number)
 
     # -- second phase
 
@@ -273,15 +248,14 @@ class _Handler(ActionSource):
         lines.append(f"if not x{first}: bad('no page is named')")
         inside = []
         for i, taken in pages:
-            pool = taken.pool or (self.pool[1] if self.pool is not None else (0, 0))
-            base, size = str(pool[0]), str(pool[1])
+            base, size = (str(number) for number in self.place.pools[taken.parameter.name])
             inside.append(f"if not 0 <= y{i} < {size}: bad(K.no_page(y{i}, {base}))")
             inside += [f"a{i} = y{i} + {base}" if base != "0" else f"a{i} = y{i}", f"touched[a{i}] = 1"]
         targets = ", ".join(f"y{i}" for i, _ in pages)
         over = f"x{first}" if len(pages) == 1 else f"zip({', '.join(f'x{i}' for i, _ in pages)})"
         lines += [f"g{number} = {self._guards[number]}" for number in self._steady]
         paged = {f"(a{i}," for i, _ in pages}
-        step, rows = _hoisted(step, ROW, "h", lambda code: self._stays(code) and not any(name in code for name in paged))
+        step, rows = hoisted(step, ROW, "h", lambda code: self._stays(code) and not any(name in code for name in paged))
         lines += rows
         return [*lines, "moved = False", f"for {targets} in {over}:", *indented([*inside, *step, "moved = True"])]
 
@@ -305,11 +279,30 @@ class _Handler(ActionSource):
             lines += [f"if not {test}: U.add(({self.action.name!r}, {number}))"]
         for number, test in self._assertions:
             lines += [f"if not {test}: broken(({number}, {self._binding}))"]
-        lines += _shared_sets([line for prepared in self._prepared for line in prepared.lines])
+        lines += [line for prepared in self._prepared for line in prepared.lines]
+        checks = _fused([list(check) for check in dict.fromkeys(tuple(check) for found in self._checks for check in found)])
+        if self._loops is not None:
+            lines += _without_notes(self._loops.lines(frozenset(LIST.findall("\n".join(checks)))))
         for number, (update, prepared) in enumerate(zip(self.action.updates, self._prepared, strict=True)):
-            lines += _without_notes(self._write_lines(update, prepared, f"w{number}", CHANGED))
-        different = dict.fromkeys(tuple(check) for found in self._checks for check in found)
-        return lines + _fused([list(check) for check in different])
+            if self._loops is None or not update.over:
+                lines += self._write_one(update, prepared) or _without_notes(self._write_lines(update, prepared, f"w{number}", CHANGED))
+        alone = dict.fromkeys(ALONE.findall("\n".join(checks)))
+        return [*lines, *(f"o{name} = ({name},)" for name in alone), *checks]
+
+    def _write_one(self, update: Update, prepared: Prepared) -> list[str]:
+        """A write where nothing depends on what was there; nothing where something does."""
+        store, value = self.layout.stores[update.variable], update.value
+        kept = isinstance(store.variable.type, Counter) or bool(self.layout.indices_of(update.variable))
+        sure = isinstance(value, Const) or (isinstance(value, Bound) and store.default is None)
+        if update.over or not store.arity or store.rows or kept or not sure:
+            return []
+        main, key = self._emitter.container(store.slot), pack(prepared.keys)
+        drops = isinstance(value, Const) and value.value == store.default
+        if store.relation:
+            write = f"{main}.{'discard' if drops else 'add'}({key})"
+        else:
+            write = f"{main}.pop({key}, None)" if drops else f"{main}[{key}] = {prepared.value}"
+        return [prepared.around, f"    {write}"] if prepared.around else [write]
 
     # -- first phase: which checks an update calls for
 
@@ -327,7 +320,7 @@ class _Handler(ActionSource):
         """Statements that find what the update may have made false."""
         keys, loops, names = self._places(update, number)
         over = self._over_tokens(update, keys)
-        facts = dict(self.unwritten)
+        facts: dict[Expr, Expr] = {**self.unwritten}
         complete = all(variable.name in over for variable in update.over)
         for literal in literals(update.condition, True) if complete else ():
             fact = _fact(literal)
@@ -375,7 +368,8 @@ class _Handler(ActionSource):
                 index.append(Bound(f"{code}#", domain))
         loops = []
         if prepared.block is not None:
-            loops.append(Clause("for", prepared.keys[prepared.block], f"w{number}"))
+            group = f"w{number}" if self._loops is None else self._loops.lists[number]
+            loops.append(Clause("for", prepared.keys[prepared.block], group))
         elif prepared.around:
             word, rest = prepared.around[:-1].split(" ", 1)
             target, _, group = rest.partition(" in ")
@@ -422,12 +416,12 @@ class _Handler(ActionSource):
             self.unsearchable.add(check.number)
             return []
         for plan in plans:
-            clauses, inner = self._emitter.clauses(plan, names, eager=True, start=[*place.loops, *tests])
+            clauses, inner = self._emitter.clauses(plan, names, start=[*place.loops, *tests])
             binding = tuple_of([
                 _code(mapping[parameter.name], names) if parameter.name in mapping else inner[parameter.name]
                 for parameter in case.variables[:len(check.parameters)]
             ])
-            lines += nest(clauses, [f"broken(({check.number}, {binding}))"])
+            lines += nest(_alone(clauses), [f"broken(({check.number}, {binding}))"])
         return lines
 
     def _cannot_be_new(self, placed: list[Literal], after: tuple[Literal, ...]) -> bool:
@@ -580,67 +574,35 @@ def _fused(checks: list[list[str]]) -> list[str]:
     loops: dict[str, list[str]] = {}
     plain: list[str] = []
     for lines in checks:
-        head = lines[0]
-        if head.startswith("for k") and " in w" in head and head.endswith(":") and head[:-1].rsplit(" ", 1)[1].startswith("w"):
-            loops.setdefault(head, []).extend(lines[1:])
+        if HEAD.fullmatch(lines[0]):
+            loops.setdefault(lines[0], []).extend(lines[1:])
         else:
             plain += lines
     lines = list(plain)
     for number, (head, body) in enumerate(loops.items()):
         element = head.split(" ", 2)[1]
-        body, before = _hoisted(body, ROW, f"r{number}_", lambda code: True)
+        body, before = hoisted(body, ROW, f"r{number}_", lambda code: True)
         value = re.compile(rf"v\d+\.get\({element}\)")
         text = "\n".join(body)
         often = {code for code in value.findall(text) if text.count(code) > 1}
-        body, inside = _hoisted(body, value, f"s{number}_", often.__contains__)
+        body, inside = hoisted(body, value, f"s{number}_", often.__contains__)
         lines += [*before, head, *indented(inside), *body]
     return lines
 
 
-def _hoisted(lines: list[str], pattern: re.Pattern[str], name: str, wanted: Callable[[str], bool]) -> tuple[list[str], list[str]]:
-    """The lines with the expressions that match, where `wanted`, under names; and statements that give them these names."""
-    found = dict.fromkeys(code for line in lines for code in pattern.findall(line) if wanted(code))
-    names = {code: f"{name}{number}" for number, code in enumerate(found)}
-    return [_replaced(line, names) for line in lines], [f"{short} = {code}" for code, short in names.items()]
-
-
-def _replaced(line: str, names: Mapping[str, str]) -> str:
-    for code, short in names.items():
-        line = line.replace(code, short)
-    return line
-
-
-def _shared_sets(lines: list[str]) -> list[str]:
-    """Statements without the second computation of what several set operations begin with."""
-    found: list[str] = []
-    known: dict[str, str] = {}
-    counts: dict[str, int] = {}
-    starts = {line: _chain(line) for line in lines}
-    for chain in starts.values():
-        for end in range(2, len(chain) + 1):
-            prefix = "".join(chain[:end])
-            counts[prefix] = counts.get(prefix, 0) + 1
-    for line in lines:
-        for end in range(2, len(starts[line]) + 1):
-            prefix = "".join(starts[line][:end])
-            if counts[prefix] > 1 and prefix not in known:
-                known[prefix] = f"z{len(known)}"
-                found.append(f"{known[prefix]} = {_with_known(prefix, known, prefix)}")
-        found.append(_with_known(line, known, ""))
+def _alone(clauses: list[Clause]) -> list[Clause]:
+    """Clauses that look for another one beside a parameter, with a quick test before: whether the parameter is the only one there."""
+    found: list[Clause] = []
+    for number, clause in enumerate(clauses):
+        group = GROUP.fullmatch(clause.code) if clause.kind == "for" else None
+        tests = [after.code for after in clauses[number + 1 :][:1] if after.kind == "if"]
+        other = OTHER.fullmatch(tests[0]) if tests else None
+        if group is not None and other is not None and clause.target in other.groups():
+            mine = next(name for name in other.groups() if name != clause.target)
+            if mine.startswith("a"):
+                found.append(Clause("if", "", f"{group[1]}.get({group[2]}, o{mine}) != o{mine}"))
+        found.append(clause)
     return found
-
-
-def _with_known(text: str, known: Mapping[str, str], but: str) -> str:
-    for prefix in sorted(known, key=len, reverse=True):
-        if prefix != but:
-            text = text.replace(prefix, known[prefix])
-    return text
-
-
-def _chain(line: str) -> list[str]:
-    """A set and the operations on it: ``v2.get(a0, E)``, ``.difference(v7)``, ..., where a statement begins with that."""
-    match = CHAIN.match(line)
-    return [] if match is None else [match[1], *OPERATION.findall(match[2])]
 
 
 def _code(key: Expr, names: Mapping[str, str]) -> str:

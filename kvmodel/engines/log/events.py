@@ -22,7 +22,7 @@ from kvmodel.language.system import Action, TransitionSystem, Variable
 from kvmodel.language.types import Bool, Element, Enumeration, Maybe, Number, Sort
 from kvmodel.readings.search import literals
 
-__all__ = ["ActionEvents", "Events", "PAGE", "Taken", "field_of"]
+__all__ = ["ActionEvents", "Events", "PAGE", "Place", "Taken", "field_of"]
 
 PAGE = "Page"
 COMMON = ("seq", "event", "ts", "node", "pool", "pages", "values", "request")
@@ -49,6 +49,16 @@ class Taken:
     @property
     def is_name(self) -> bool:
         return isinstance(self.parameter.domain, Sort) and not self.is_page
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the pages of an event are, by the names of the parameters: the pools, and the members of the spec's partition that
+    these are. `name` is the pool that the event names, or '' where the action says all of it."""
+
+    name: str
+    pools: Mapping[str, Pool]
+    members: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -98,6 +108,16 @@ class Events:
     def lists_of(self, sort: str) -> tuple[Variable, ...]:
         """The rigid relations of an element of a sort to others with a name: events tell of them as they become known."""
         return tuple(variable for variable in self.rigid if len(variable.keys) == 2 and variable.keys[0].name == sort)
+
+    def places(self, action: str) -> list[Place]:
+        """Where the pages of an action's events can be."""
+        pages = [taken for taken in self.actions[action].takes if taken.is_page]
+        found = []
+        for name, pool in self.pools.items() if any(taken.pool is None for taken in pages) else [("", (0, 0))]:
+            pools = {taken.parameter.name: taken.pool or pool for taken in pages}
+            members = {parameter: next(n.upper() for n, p in self.pools.items() if p == place) for parameter, place in pools.items()}
+            found.append(Place(name, pools, members))
+        return found
 
     def _pools(self) -> tuple[dict[str, int], dict[str, Pool]]:
         given = self.header.pools

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 from kvmodel.engines.log.events import PAGE
@@ -21,7 +22,6 @@ from kvmodel.engines.log.reader import LogError
 from kvmodel.language.instance import Binding
 from kvmodel.language.system import Action, Condition, Guard, PropertyKind, Variable
 from kvmodel.language.types import Element, Maybe, Sort, Value
-from kvmodel.readings.generated import value_of
 
 __all__ = ["Broken", "Monitor", "Refused", "Stop", "Unexplained"]
 
@@ -105,8 +105,8 @@ class Monitor:
         self._found: list[tuple[int, Binding]] = []
         self._maybe: set[tuple[str, int]] = set()
         self._premises = dict(plan.premises)
-        self._conditions: dict[int, Callable[..., Any]] = {}
-        self._put = plan.put
+        self._conditions: dict[tuple[int, tuple[str, ...]], Callable[..., Any]] = {}
+        self._put = partial(plan.put, self.state)
         self._naming = {sort: self._name_functions(sort) for sort in plan.sorts}
         self._handlers = _Handlers(self)
 
@@ -213,16 +213,17 @@ class Monitor:
         candidate = self.properties[number]
         if self.plan.stranger in binding or candidate.kind is not PropertyKind.INVARIANT:
             return candidate.kind is not PropertyKind.INVARIANT
-        cells, ranges = self.state.cells, self.state.out_of_range
         pages = [part for parameter, part in zip(candidate.parameters, binding, strict=True) if parameter.domain.name == PAGE]
         changed = [(v.name, page) for v in self.plan.strangers for page in pages if self.state.get(v.name, (page,)) == self.plan.stranger]
         for name, page in changed:
-            self._put[name](cells, ranges, (page,), None)
-        if number not in self._conditions:
-            self._conditions[number] = value_of(candidate.condition, candidate.parameters, self.plan.layout)
-        holds = self._conditions[number](cells, *binding)
+            self._put(name, (page,), None)
+        members = self.plan.parts.members(candidate.parameters, binding)
+        which = number, tuple(members.values())
+        if which not in self._conditions:
+            self._conditions[which] = self.plan.value_of(candidate.condition, candidate.parameters, members)
+        holds = self._conditions[which](self.state.cells, *binding)
         for name, page in changed:
-            self._put[name](cells, ranges, (page,), self.plan.stranger)
+            self._put(name, (page,), self.plan.stranger)
         return not holds
 
     def _look_at_premises(self) -> None:
@@ -263,11 +264,11 @@ class Monitor:
         return self._naming[sort]
 
     def _name_functions(self, sort: str) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
-        names, cells, ranges = self.names[sort], self.state.cells, self.state.out_of_range
+        names, cells, put = self.names[sort], self.state.cells, self._put
         rigid = self.events.rigid_of(sort)
         lists = self.events.lists_of(sort)
         layout = self.plan.layout
-        writes = [(v.name, v, self._put[v.name], _is_named(v)) for v in rigid if v.name not in self.plan.plain]
+        writes = [(v.name, v, _is_named(v)) for v in rigid if v.name not in self.plan.plain]
         plain = [(v.name, cells[layout.stores[v.name].slot], layout.stores[v.name].default) for v in rigid if v.name in self.plan.plain]
         give = names.give
         conditions = self.plan.introduced.get(sort, [])
@@ -284,11 +285,11 @@ class Monitor:
                     raise _Bad(_no_value(sort, attribute))
                 if value != default:
                     cell[element] = value
-            for attribute, variable, write, named in writes:
+            for attribute, variable, named in writes:
                 value = getattr(values, attribute, None)
                 if value is None:
                     raise _Bad(_no_value(sort, attribute))
-                write(cells, ranges, (element,), self._value(variable, value, self._offset + event.seq) if named else value)
+                put(attribute, (element,), self._value(variable, value, self._offset + event.seq) if named else value)
             for condition, holds in conditions:
                 if not holds(cells, element):
                     raise Refused(ASSUMPTION, self._binding_of(sort, element, event), False, condition)
@@ -337,7 +338,7 @@ class Monitor:
         for variable in lists:
             for name in getattr(values, variable.name) or ():
                 other = self._number(variable.keys[1].name, name, self._offset + event.seq)
-                self._put[variable.name](self.state.cells, self.state.out_of_range, (element, other), True)
+                self._put(variable.name, (element, other), True)
 
     def _value(self, variable: Variable, value: object, line: int) -> Value:
         """A value of the log as one of the variable; a name becomes an element."""
@@ -386,7 +387,7 @@ class Monitor:
                     referred.update(index[position] for position in keys if not (variable.rigid and position == 0))
                 elif keys and not variable.rigid:
                     own.add(index[0])
-        cells, ranges = self.state.cells, self.state.out_of_range
+        cells = self.state.cells
         ended = self.plan.over.get(sort, ())
         layout = self.plan.layout
         bare = [cells[layout.stores[variable.name].slot] for variable in singles if not layout.indices_of(variable.name)]
@@ -401,10 +402,10 @@ class Monitor:
                     else:
                         del cell[element]
             for variable in indexed:
-                self._put[variable.name](cells, ranges, (element,), layout.stores[variable.name].default)
+                self._put(variable.name, (element,), layout.stores[variable.name].default)
             for variable in self.events.lists_of(sort):
                 for other in tuple(self.state.row(variable.name, element)):
-                    self._put[variable.name](cells, ranges, (element, other), False)
+                    self._put(variable.name, (element, other), False)
             names.take(element)
 
 

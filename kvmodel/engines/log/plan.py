@@ -12,17 +12,18 @@ from kvmodel.engines.log.code import Check, SureGuard, handlers
 from kvmodel.engines.log.events import PAGE, Events
 from kvmodel.engines.log.schema import Header
 from kvmodel.errors import UsageError, printable
-from kvmodel.language.expressions import TRUE, Apply, Bound, Const, Expr, Named, Quantified, Read, rebuild, walk
+from kvmodel.language.expressions import FALSE, TRUE, Apply, Bound, Const, Expr, Named, Quantified, Read, rebuild, walk
 from kvmodel.language.instance import Binding, Instance, State
 from kvmodel.language.operators import Binder, Operator
 from kvmodel.language.system import Anything, Condition, Property, PropertyKind, TransitionSystem, Variable
 from kvmodel.language.types import Bool, Element, Enumeration, Maybe, Number, Sort, Value, describe
 from kvmodel.readings.fold import fold_system
-from kvmodel.readings.generated import failing, put, value_of
+from kvmodel.readings.generated import put, value_of
 from kvmodel.readings.ground import simplify
 from kvmodel.readings.partial import Partial, partial, rails
+from kvmodel.readings.parts import Members, Parts, PartsState, parts_of
 from kvmodel.readings.run import Interpreter
-from kvmodel.readings.sparse import SparseState, StoreLayout, default_value
+from kvmodel.readings.sparse import default_value
 from kvmodel.readings.vacuity import premise
 
 __all__ = ["Plan", "plain_value", "plan_for"]
@@ -58,13 +59,15 @@ class Plan:
         self.capacity = LIVE + self.pages
         self.instance = Instance.make(self.system, dict.fromkeys(self.sorts, self.capacity) | self.events.sizes, limit=None)
         self.stranger = self.capacity - 1
-        self.layout = StoreLayout(self.instance)
+        self.parts = self._take_apart()
+        """What the code is about: pages of one pool are not those of another."""
+        self.layout = self.parts.layout(self.instance)
         self.gathered = [sort for sort in self.sorts if not self._is_value(sort)]
         self.checks = self._make_checks()
         self.over = self._finals(possible=False)
         self.maybe_over = self._finals(possible=True) if self.partial is not None else {}
         self.makers, self.sources, unsearchable = handlers(
-            self.system, self.layout, self.events, self.checks, self._make_assertions(), self._make_sure_guards()
+            self.parts, self.layout, self.events, self.checks, self._make_assertions(), self._make_sure_guards()
         )
         for number in sorted(unsearchable):
             candidate = self.properties[number % len(self.properties)]
@@ -72,7 +75,7 @@ class Plan:
             missing = tuple(sorted({node.variable for node in walk(candidate.condition) if isinstance(node, Read)} & hidden))
             self.undecidable.setdefault(candidate.name, self._lacking(missing) if missing else "it is about all that can have a name")
         # Every index is known now: the functions that write.
-        self.put = {name: put(store, self.layout) for name, store in self.layout.stores.items()}
+        self._put = {name: put(store, self.layout) for name, store in self.layout.stores.items()}
         self.plain = {
             variable.name
             for variable in self.events.rigid
@@ -81,19 +84,40 @@ class Plan:
         }
         """Rigid numbers of which there is no index: they can be stored as they come."""
         self.told: list[tuple[str, Binding, Value]] = []
-        if self.events.partition is not None:
+        if self.events.partition is not None and self.parts.partition is None:
             self.told += [(self.events.partition.name, (element,), member) for (_, element), member in self.instance.part_of.items()]
         self.told += [(stranger.name, (page,), self.stranger) for stranger in self.strangers for page in range(self.pages)]
         self._check_start()
         self.introduced = self._conditions_of_new()
         self.premises = self._make_premises()
 
-    def start(self) -> SparseState:
+    def start(self) -> PartsState:
         """The state before the first event."""
-        state = SparseState(self.layout, self.layout.empty(), set())
+        state = PartsState(self.parts, self.layout)
         for name, index, value in self.told:
-            self.put[name](state.cells, state.out_of_range, index, value)
+            self.put(state, name, index, value)
         return state
+
+    def put(self, state: PartsState, name: str, index: Binding, value: Value) -> None:
+        """Store a value of a variable."""
+        self._put[self.parts.name(name, index)](state.cells, state.out_of_range, index, value)
+
+    def value_of(self, expr: Expr, parameters: tuple[Bound, ...], members: Members | None = None) -> Callable[..., Any]:
+        """A function of the containers and a value for each parameter: the value of an expression, where parameters that are pages
+        are in pools of these `members`."""
+        members = members or {}
+        return value_of(self.parts.expression(expr, members), self.parts.parameters(parameters, members), self.layout)
+
+    def _take_apart(self) -> Parts:
+        """The system with a variable for each pool; what nothing can write is a constant."""
+        ranges = {name.upper(): range(first, first + size) for name, (first, size) in self.events.pools.items()}
+        parts = parts_of(self.system, self.events.partition, ranges)
+        while True:
+            happens = [parts.action(action, place.members) for action in self.system.actions for place in self.events.places(action.name)]
+            settled = parts.settled(action for action in happens if not any(guard.condition == FALSE for guard in action.guards))
+            if settled == parts:
+                return parts
+            parts = settled
 
     def _hidden(self) -> tuple[frozenset[str], tuple[Variable, ...]]:
         """The variables whose values the log does not tell: those declared unknown, and what silent actions write; and those
@@ -144,7 +168,7 @@ class Plan:
             if len(variable.keys) == 2 and not _only_helps(condition, variable.name, True):
                 self.undecidable.setdefault(candidate.name, f"what is told later of '{variable.name}' may make it false")
         for parameter in candidate.parameters:
-            facts = _defaults(condition, parameter, self.layout)
+            facts = _defaults(condition, parameter, self.instance)
             if facts != TRUE and any(isinstance(node, Read) and node.variable in brought for node in walk(facts)):
                 self.undecidable.setdefault(candidate.name, f"it may depend on what a new {parameter.domain.name} brings alone")
 
@@ -201,7 +225,7 @@ class Plan:
             others = tuple(parameter for parameter in final.parameters if parameter is not own[0])
             if others:
                 condition = Quantified(Binder.ALL, others, condition)
-            found.setdefault(own[0].domain.name, []).append(value_of(condition, (own[0],), self.layout))
+            found.setdefault(own[0].domain.name, []).append(self.value_of(condition, (own[0],)))
         return found
 
     def _check_start(self) -> None:
@@ -216,11 +240,10 @@ class Plan:
                 self.told.append((name, (), given[name]))
         cells = self.start().cells
         for condition in (*self.system.assumptions, *self.system.initial):
-            if all(parameter.domain.name == PAGE for parameter in condition.parameters) and failing(condition, self.layout, False)(cells):
+            if self._is_false(condition, cells):
                 raise UsageError(f"{self.system.name} cannot start as the header says: '{condition.name}' is false ({condition.at})")
         for check in self.checks if any(self.folded.by_name[name].keys for name in self.header.values) else ():
-            pages_alone = all(parameter.domain.name == PAGE for parameter in check.parameters)
-            if pages_alone and failing(Condition("", check.parameters, check.condition), self.layout, False)(cells):
+            if self._is_false(Condition("", check.parameters, check.condition), cells):
                 self.undecidable[self.properties[check.number % len(self.properties)].name] = "it is not surely true before the first event"
         # Before anything has happened one element is like another, so that two of each sort tell everything.
         sizes = dict.fromkeys(self.sorts, 2) | {name: min(size, 2) for name, size in self.events.sizes.items()}
@@ -242,6 +265,13 @@ class Plan:
                 name = self.properties[check.number % len(self.properties)].name
                 self.undecidable[name] = "it is not surely true before the first event"
 
+    def _is_false(self, condition: Condition, cells: list[Any]) -> bool:
+        """Whether a condition that is about pages alone is false of any."""
+        if not all(parameter.domain.name == PAGE for parameter in condition.parameters):
+            return False
+        everywhere = Quantified(Binder.ALL, condition.parameters, condition.condition) if condition.parameters else condition.condition
+        return not self.value_of(everywhere, ())(cells)
+
     def _listed(self, variable: Variable, told: object) -> list[int]:
         """The pages of a relation in the header."""
         size = self.pages
@@ -262,8 +292,7 @@ class Plan:
                 if [parameter.domain.name for parameter in condition.parameters] != [sort]:
                     self.uncertain[condition.name] = f"it cannot be told of one {sort} at a time"
                 else:
-                    function = value_of(condition.condition, condition.parameters, self.layout)
-                    found.setdefault(sort, []).append((condition, function))
+                    found.setdefault(sort, []).append((condition, self.value_of(condition.condition, condition.parameters)))
         return found
 
     def _make_premises(self) -> dict[str, Callable[..., Any]]:
@@ -274,7 +303,7 @@ class Plan:
             left = premise(candidate.condition) if candidate.kind is PropertyKind.INVARIANT else None
             if left is not None and not any(isinstance(node, Read) and node.variable in hidden for node in walk(left)):
                 some = Quantified(Binder.ANY, candidate.parameters, left)
-                found[candidate.name] = value_of(some, (), self.layout)
+                found[candidate.name] = self.value_of(some, ())
         return found
 
 
@@ -329,12 +358,12 @@ def can_be_a_strangers(variable: Variable, system: TransitionSystem) -> bool:
             copied = update.variable == variable.name and isinstance(update.value, Read) and not any(map(reads, update.value.index))
             if any(map(reads, update.index)) or (reads(update.value) and not copied):
                 return False
-    layout = StoreLayout(Instance.make(system, limit=None))
+    instance = Instance.make(system, limit=None)
     for candidate in system.declared:
         if candidate.kind is not PropertyKind.INVARIANT or not reads(candidate.condition):
             continue
         own = [parameter for parameter in candidate.parameters if parameter.domain == sort]
-        strange = any(_defaults(candidate.condition, parameter, layout) != TRUE for parameter in own)
+        strange = any(_defaults(candidate.condition, parameter, instance) != TRUE for parameter in own)
         if strange or not fits(candidate.condition, frozenset(parameter.name for parameter in own), True):
             return False
     return True
@@ -352,15 +381,17 @@ def plain_value(variable: Variable, value: object) -> Value:
     raise UsageError(f"{printable(repr(value), 80)} is not a {describe(variable.type)}, as '{variable.name}' needs")
 
 
-def _defaults(condition: Expr, parameter: Bound, layout: StoreLayout) -> Expr:
+def _defaults(condition: Expr, parameter: Bound, instance: Instance) -> Expr:
     """A condition for an element of which nothing has been said yet: every variable of the state has its default there."""
     if isinstance(condition, Named):
-        return _defaults(condition.body, parameter, layout)
-    if isinstance(condition, Read) and parameter in condition.index and not layout.stores[condition.variable].variable.rigid:
-        return Const(layout.stores[condition.variable].default, condition.type)
+        return _defaults(condition.body, parameter, instance)
+    if isinstance(condition, Read) and parameter in condition.index:
+        variable = instance.system.by_name[condition.variable]
+        if not variable.rigid:
+            return Const(default_value(instance, variable), condition.type)
     if isinstance(condition, Quantified) and any(variable.name == parameter.name for variable in condition.variables):
         return condition
-    changed = rebuild(condition, lambda part: _defaults(part, parameter, layout))
+    changed = rebuild(condition, lambda part: _defaults(part, parameter, instance))
     if isinstance(changed, Apply):
         return simplify(changed.operator, changed.arguments, changed.type)
     if isinstance(changed, Quantified) and changed.binder is not Binder.COUNT and isinstance(changed.body, Const):

@@ -20,6 +20,7 @@ from kvmodel.language.system import Guard, Variable
 from kvmodel.language.text import expression, place
 from kvmodel.language.types import Domain, Element, Maybe, Sort, Value
 from kvmodel.readings.run import Interpreter
+from kvmodel.readings.sparse import default_value
 
 __all__ = ["ALLOWED_STEP", "Entry", "Fact", "Story", "Watch"]
 
@@ -152,9 +153,10 @@ class _Teller:
         layout, values = small.state_layout, dict(zip(small.state_layout.places, state.values, strict=True))
         direct = set(_direct_reads(condition, environment))
         for name, index in layout.places:
-            keys = self.system.by_name[name].keys
+            variable = self.system.by_name[name]
+            keys = variable.keys
             text = place(name, tuple(small.label(key, part) for key, part in zip(keys, index, strict=True)))
-            value, default = values[name, index], self.monitor.plan.layout.stores[name].default
+            value, default = values[name, index], default_value(self.monitor.plan.instance, variable)
             if text in wanted or ((name, index) in direct and value != default):
                 full = _full(keys, index, order)
                 cells[name, full] = self.monitor.state.get(name, full)
@@ -230,14 +232,14 @@ class _Teller:
 
     def page(self, page: int) -> dict[str, Value | frozenset[int]]:
         """What can quickly be told of a page."""
-        state, layout = self.monitor.state, self.monitor.plan.layout
+        state = self.monitor.state
         found: dict[str, Value | frozenset[int]] = {}
         for variable in self.system.state_variables:
             keys = [key.name for key in variable.keys]
             if keys == [PAGE]:
                 found[variable.name] = state.get(variable.name, (page,))
-            elif len(keys) == 2 and keys[1] == PAGE and layout.has_index(variable.name, (1,), False):
-                found[variable.name] = frozenset(state.cells[layout.index(variable.name, (1,), False)].get(page, ()))
+            elif len(keys) == 2 and keys[1] == PAGE and (column := state.column(variable.name, page)) is not None:
+                found[variable.name] = column
         return found
 
     def change(self, page: int, before: Mapping[str, Value | frozenset[int]], after: Mapping[str, Value | frozenset[int]]) -> str:

@@ -73,7 +73,7 @@ def test_the_plain_monitor_would_notice(monkeypatch: pytest.MonkeyPatch) -> None
     family = FAMILIES["handoff:sglang-0.5.21"]
     plan = plan_of(family.spec)
     lines = next(lines for seed in range(50) if plain(family, lines := random_log(family, seed, 80)).broken)
-    makers, _, _ = handlers(plan.system, plan.layout, plan.events, (), {}, ())
+    makers, _, _ = handlers(plan.parts, plan.layout, plan.events, (), {}, ())
     monkeypatch.setattr(plan, "makers", makers)
     with pytest.raises(AssertionError):
         same(family.spec, lines)
