@@ -310,3 +310,16 @@ def test_files_that_are_not_there(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert cli.run(["trace", "check", str(tmp_path / "none"), "--spec", "handoff"]) == 2
     assert cli.run(["trace", "check", str(tmp_path), "--spec", "handoff"]) == 2
     capsys.readouterr()
+
+
+def test_what_says_nothing_of_a_log_is_named(saved: Saved, capsys: pytest.CaptureFixture[str]) -> None:
+    def arrives(log: LogWriter) -> None:
+        log.event("decode_door", request="r0", values={"prompt": 100})
+        log.event("allocate", node="decode", request="r0", pages=[3])
+
+    content = found([saved(written(arrives)), "--spec", "handoff"], capsys, 0)
+    reasons = {entry["name"]: entry["reason"] for entry in content["properties"]}
+    said = {name for name, reason in reasons.items() if reason == "says nothing of this log: its left side was never seen true"}
+    assert said == {"isolated_read", "fresh_read", "isolated_write", "no_use_after_free", "ends_with_the_answer"}
+    served_whole = found([saved(written(lambda log: served(log, "r0", [1, 2], [3, 4]))), "--spec", "handoff"], capsys, 0)
+    assert not any(entry.get("reason") for entry in served_whole["properties"])

@@ -17,7 +17,7 @@ from kvmodel.language.instance import Binding, Instance, State
 from kvmodel.language.operators import Binder, Operator
 from kvmodel.language.system import Anything, Condition, Property, PropertyKind, TransitionSystem, Variable
 from kvmodel.language.types import Bool, Element, Enumeration, Maybe, Number, Sort, Value, describe
-from kvmodel.readings.fold import fold_system
+from kvmodel.readings.fold import fold, fold_system
 from kvmodel.readings.generated import put, value_of
 from kvmodel.readings.ground import simplify
 from kvmodel.readings.partial import Partial, partial, rails
@@ -299,10 +299,11 @@ class Plan:
         """For each property whether the left side of its implication is true of anything, as far as the log tells that."""
         hidden = self.partial.unknown if self.partial is not None else frozenset[str]()
         found = {}
-        for candidate in self.properties:
+        for candidate in self.original.declared:
+            # Folding leaves no implication to see.
             left = premise(candidate.condition) if candidate.kind is PropertyKind.INVARIANT else None
             if left is not None and not any(isinstance(node, Read) and node.variable in hidden for node in walk(left)):
-                some = Quantified(Binder.ANY, candidate.parameters, left)
+                some = Quantified(Binder.ANY, candidate.parameters, fold(left, self.original.flag_values))
                 found[candidate.name] = self.value_of(some, ())
         return found
 

@@ -234,6 +234,7 @@ def plain(family: Family, lines: list[bytes]) -> Outcome:
     for number, line in enumerate(lines[1:], start=2):
         event = json.loads(line)
         if "kvmodel_log_end" in event:
+            outcome.error = 0 if event["kvmodel_log_end"] == outcome.events else number
             break
         if event["seq"] != number - 1:
             outcome.error = number
