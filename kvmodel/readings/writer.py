@@ -130,13 +130,13 @@ class Writer:
     def _index_add(self, slot: int, key: str, rest: str) -> list[str]:
         name, group = self.emitter.container(slot), self.emitter.fresh()
         return [
-            f"{group} = {name}.get({key})",
-            f"if {group} is None:",
-            f"    {name}[{key}] = ({rest},)",
-            f"elif {group}.__class__ is set:",
-            f"    {group}.add({rest})",
-            "else:",
-            f"    {name}[{key}] = {{{group}[0], {rest}}}",
+            f"{group} = ({rest},)",
+            f"if {name}.setdefault({key}, {group}) is not {group}:",
+            f"    {group} = {name}[{key}]",
+            f"    if {group}.__class__ is set:",
+            f"        {group}.add({rest})",
+            "    else:",
+            f"        {name}[{key}] = {{{group}[0], {rest}}}",
         ]
 
     def _index_remove(self, slot: int, key: str, rest: str) -> list[str]:

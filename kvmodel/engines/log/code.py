@@ -47,6 +47,7 @@ __all__ = ["Check", "Handlers", "SureGuard", "handlers"]
 
 CHANGED = "changed"
 HEAD = re.compile(r"for k\d+ in [wz]\d+:")
+READ = re.compile(r"v\d+\.get\(a\d+(?:, (?:E|'\w+'))?\)")
 GROUP = re.compile(r"(v\d+)\.get\((\w+), E\)")
 OTHER = re.compile(r"\(not \((\w+) == (\w+)\)\)")
 ALONE = re.compile(r"\bo(a\d+)\b")
@@ -124,20 +125,14 @@ def _made(variants: list[_Handler]) -> list[str]:
     lines += indented([*(f"v{slot} = S[{slot}]" for slot in sorted(used)), "E = frozenset()"])
     lines += indented(["refused, bad = K.refused, K.bad", "broken = F.append", "pools = K.pools", "touched = K.touched"])
     lines += indented([f"get{i}, new{i}, same{i} = K.naming({taken.parameter.domain.name!r})" for i, taken in variants[0].named()])
-    for number in range(len(variants)):
-        lines += [f"    def handle{number}(e):", *indented(indented(bodies[number]))]
     if len(variants) == 1:
-        return [*lines, "    return handle0"]
-    table = ", ".join(f"{variant.place.name!r}: handle{number}" for number, variant in enumerate(variants))
-    return [
-        *lines,
-        f"    handles = {{{table}}}",
-        "    def handle(e):",
-        "        found = handles.get(e.pool or e.node)",
-        "        if found is None: bad('it does not say of which pool the pages are')",
-        "        found(e)",
-        "    return handle",
-    ]
+        body = bodies[0]
+    else:
+        body = ["pool = e.pool or e.node"]
+        for word, variant, taking in zip(["if", *["elif"] * len(variants)], variants, bodies, strict=False):
+            body += [f"{word} pool == {variant.place.name!r}:", *indented(taking)]
+        body += ["else:", "    bad('it does not say of which pool the pages are')"]
+    return [*lines, "    def handle(e):", *indented(indented(body)), "    return handle"]
 
 
 class _Guards(Emitter):
@@ -293,16 +288,21 @@ class _Handler(ActionSource):
         """A write where nothing depends on what was there; nothing where something does."""
         store, value = self.layout.stores[update.variable], update.value
         kept = isinstance(store.variable.type, Counter) or bool(self.layout.indices_of(update.variable))
-        sure = isinstance(value, Const) or (isinstance(value, Bound) and store.default is None)
-        if update.over or not store.arity or store.rows or kept or not sure:
+        if update.over or not store.arity or store.rows or kept:
             return []
         main, key = self._emitter.container(store.slot), pack(prepared.keys)
-        drops = isinstance(value, Const) and value.value == store.default
+        drop, put = f"{main}.pop({key}, None)", f"{main}[{key}] = {prepared.value}"
         if store.relation:
-            write = f"{main}.{'discard' if drops else 'add'}({key})"
+            drop, put = f"{main}.discard({key})", f"{main}.add({key})"
+        if isinstance(value, Const):
+            write = [drop if value.value == store.default else put]
+        elif isinstance(value, Bound) and store.default is None:
+            write = [put]
+        elif store.relation or store.default is None:
+            write = [f"if {prepared.value} {'==' if store.relation else 'is'} {store.default!r}: {drop}", f"else: {put}"]
         else:
-            write = f"{main}.pop({key}, None)" if drops else f"{main}[{key}] = {prepared.value}"
-        return [prepared.around, f"    {write}"] if prepared.around else [write]
+            return []
+        return [prepared.around, *indented(write)] if prepared.around else write
 
     # -- first phase: which checks an update calls for
 
@@ -578,7 +578,9 @@ def _fused(checks: list[list[str]]) -> list[str]:
             loops.setdefault(lines[0], []).extend(lines[1:])
         else:
             plain += lines
-    lines = list(plain)
+    text = "\n".join(plain)
+    plain, lines = hoisted(plain, READ, "m", lambda code: text.count(code) > 1)
+    lines += plain
     for number, (head, body) in enumerate(loops.items()):
         element = head.split(" ", 2)[1]
         body, before = hoisted(body, ROW, f"r{number}_", lambda code: True)

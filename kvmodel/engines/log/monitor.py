@@ -108,7 +108,10 @@ class Monitor:
         self._conditions: dict[tuple[int, tuple[str, ...]], Callable[..., Any]] = {}
         self._put = partial(plan.put, self.state)
         self._naming = {sort: self._name_functions(sort) for sort in plan.sorts}
-        self._handlers = _Handlers(self)
+        self._handlers = {
+            self.events.actions[name].type: make(self.state.cells, self.state.out_of_range, self._found, self._maybe, self)
+            for name, make in plan.makers.items()
+        }
 
     # -- following
 
@@ -122,8 +125,7 @@ class Monitor:
         offset = self._offset = line - self.count - 1
         number = done = self.count
         try:
-            for event in events:
-                number += 1
+            for number, event in enumerate(events, number + 1):
                 if event.seq != number:
                     self._out_of_order(event, number, offset + number)
                 try:
@@ -416,21 +418,6 @@ def _is_named(variable: Variable) -> bool:
 
 def _no_value(sort: str, name: str) -> str:
     return f"it is the first event of a {sort.lower()} and brings no value for '{name}', which the header does not declare unknown"
-
-
-class _Handlers(dict[type, Callable[[Any], None]]):
-    """What takes an event, by its type; made when the first one comes."""
-
-    def __init__(self, monitor: Monitor) -> None:
-        super().__init__()
-        self._monitor = monitor
-
-    def __missing__(self, kind: type) -> Callable[[Any], None]:
-        monitor = self._monitor
-        make = monitor.plan.makers[kind.__name__]
-        made: Callable[[Any], None] = make(monitor.state.cells, monitor.state.out_of_range, monitor._found, monitor._maybe, monitor)
-        self[kind] = made
-        return made
 
 
 class _Unexplained(Exception):
