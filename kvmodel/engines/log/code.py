@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 from kvmodel.engines.log.events import ActionEvents, Events, Place
-from kvmodel.engines.log.loops import ROW, Loops, hoisted
+from kvmodel.engines.log.loops import ROW, Loops, hoisted, replaced
 from kvmodel.language.expressions import (
     FALSE,
     TRUE,
@@ -50,6 +50,9 @@ HEAD = re.compile(r"for k\d+ in [wz]\d+:")
 READ = re.compile(r"v\d+\.get\(a\d+(?:, (?:E|'\w+'))?\)")
 GROUP = re.compile(r"(v\d+)\.get\((\w+), E\)")
 OTHER = re.compile(r"\(not \((\w+) == (\w+)\)\)")
+FIND = re.compile(r"b\d+ = v(\d+)\.get\((a\d+)\)")
+MINE = re.compile(r"oa\d+ = \((a\d+),\)")
+TUPLE = re.compile(r"(b\d+) = \((a\d+),\)")
 ALONE = re.compile(r"\bo(a\d+)\b")
 LIST = re.compile(r"\b[wz]\d+\b")
 MOST_CASES = 32
@@ -251,15 +254,37 @@ class _Handler(ActionSource):
         lines += [f"g{number} = {self._guards[number]}" for number in self._steady]
         paged = {f"(a{i}," for i, _ in pages}
         step, rows = hoisted(step, ROW, "h", lambda code: self._stays(code) and not any(name in code for name in paged))
-        lines += rows
+        step, once = self._once(step, {f"a{i}" for i, _ in pages})
+        lines += [*rows, *once]
         return [*lines, "moved = False", f"for {targets} in {over}:", *indented([*inside, *step, "moved = True"])]
 
     def _stays(self, code: str) -> bool:
-        """Whether the container that an expression begins with is not written by the step."""
+        """Whether the container that an expression begins with is not written by the step, or is one of rows from which it only
+        takes out: then a row is the same object for every page."""
         slot = int(code[1:].partition(".")[0])
         variables = {store.slot: name for name, store in self.layout.stores.items()}
+        rows = self.layout.stores[variables[slot]].rows if slot in variables else False
         variables |= {place: index.variable for index, place in self.layout.indices.items()}
-        return variables[slot] not in self.written
+        writes = [update for update in self.action.updates if update.variable == variables[slot]]
+        default = Const(False, BOOL)
+        return not writes or (rows and all(update.value == default and not update.over for update in writes))
+
+    def _once(self, step: list[str], pages: set[str]) -> tuple[list[str], list[str]]:
+        """The step without the statements that do the same for every page: that look up the row which its only write of a relation
+        is to, and that make the tuple of a parameter."""
+        alone = {
+            self.layout.stores[update.variable].slot
+            for update in self.action.updates
+            if not update.over and sum(other.variable == update.variable for other in self.action.updates) == 1
+        }
+        kept, once = [], []
+        for line in step:
+            row, mine = FIND.fullmatch(line.strip()), MINE.fullmatch(line.strip())
+            if (row is not None and int(row[1]) in alone and row[2] not in pages) or (mine is not None and mine[1] not in pages):
+                once.append(line.strip())
+            else:
+                kept.append(line)
+        return kept, once
 
     def step(self) -> list[str]:
         counters = any(isinstance(variable.type, Counter) for variable in self.system.state_variables)
@@ -281,8 +306,9 @@ class _Handler(ActionSource):
         for number, (update, prepared) in enumerate(zip(self.action.updates, self._prepared, strict=True)):
             if self._loops is None or not update.over:
                 lines += self._write_one(update, prepared) or _without_notes(self._write_lines(update, prepared, f"w{number}", CHANGED))
-        alone = dict.fromkeys(ALONE.findall("\n".join(checks)))
-        return [*lines, *(f"o{name} = ({name},)" for name in alone), *checks]
+        lines = _with_own(lines)
+        alone = dict.fromkeys(ALONE.findall("\n".join([*lines, *checks])))
+        return [*(f"o{name} = ({name},)" for name in alone), *lines, *checks]
 
     def _write_one(self, update: Update, prepared: Prepared) -> list[str]:
         """A write where nothing depends on what was there; nothing where something does."""
@@ -590,6 +616,20 @@ def _fused(checks: list[list[str]]) -> list[str]:
         body, inside = hoisted(body, value, f"s{number}_", often.__contains__)
         lines += [*before, head, *indented(inside), *body]
     return lines
+
+
+def _with_own(lines: list[str]) -> list[str]:
+    """Writes in which the tuple of a parameter that goes into an index is made once."""
+    found: list[str] = []
+    known: dict[str, str] = {}
+    for line in lines:
+        made = TUPLE.fullmatch(line.strip())
+        if made is not None:
+            known = {f", {made[1]}) is not {made[1]}:": f", o{made[2]}) is not o{made[2]}:"}
+        else:
+            found.append(replaced(line, known))
+            known = {}
+    return found
 
 
 def _alone(clauses: list[Clause]) -> list[Clause]:

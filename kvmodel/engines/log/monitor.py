@@ -108,7 +108,7 @@ class Monitor:
         self._conditions: dict[tuple[int, tuple[str, ...]], Callable[..., Any]] = {}
         self._put = partial(plan.put, self.state)
         self._naming = {sort: self._name_functions(sort) for sort in plan.sorts}
-        self._handlers = {
+        self._handlers: dict[type, Callable[[Any], None]] = {
             self.events.actions[name].type: make(self.state.cells, self.state.out_of_range, self._found, self._maybe, self)
             for name, make in plan.makers.items()
         }
