@@ -155,15 +155,18 @@ class Parts:
             updates=tuple(part for update in action.updates for part in self._updates(update, members)),
         )
 
-    def settled(self, actions: Iterable[Action]) -> Parts:
-        """The parts where what none of these actions writes, taken apart, is a constant. May make more conditions plainly false."""
-        written = {update.variable for action in actions for update in action.updates}
+    def settled(self, choices: Mapping[str, Iterable[Members]]) -> Parts:
+        """The parts with what nothing ever writes as constants, which makes more conditions plainly true or false. `choices` has
+        for each action the members in which its parameters can be."""
+        happens = [self.action(action, members) for action in self.system.actions for members in choices[action.name]]
+        happens = [action for action in happens if not any(guard.condition == FALSE for guard in action.guards)]
+        written = {update.variable for action in happens for update in action.updates}
         constant = {
             variable.name: Const(variable.initial, variable.type)
             for variable in self.apart.state_variables
             if not isinstance(variable.initial, Anything) and variable.name not in written
         }
-        return replace(self, constant=constant)
+        return self if constant == self.constant else replace(self, constant=constant).settled(choices)
 
     def _updates(self, update: Update, members: Members) -> Iterator[Update]:
         """An update for each choice of members for what it runs over, where it can happen."""
@@ -191,37 +194,41 @@ class _Instance(Instance):
         return domains | {enumeration.name: enumeration.members for enumeration in self.system.enumerations}
 
 
-class PartsState(SparseState):
-    """A state of what is taken apart, read by the names of the whole."""
+class PartsState:
+    """A state of what is taken apart, `apart`, read by the names of the whole. `cells` and `out_of_range` are that state's."""
 
-    __slots__ = ("parts",)
+    __slots__ = ("apart", "cells", "out_of_range", "parts")
 
     def __init__(self, parts: Parts, layout: StoreLayout) -> None:
-        super().__init__(layout, layout.empty(), set())
         self.parts = parts
+        self.apart = SparseState(layout, layout.empty(), set())
+        self.cells = self.apart.cells
+        self.out_of_range = self.apart.out_of_range
 
     def get(self, variable: str, index: Binding = ()) -> Value:
+        """The value of a variable at an index."""
         parts = self.parts
         if parts.partition is not None and variable == parts.partition.name:
             return parts.member(index[0])
         name = parts.name(variable, index)
-        return parts.constant[name].value if name in parts.constant else super().get(name, index)
+        return parts.constant[name].value if name in parts.constant else self.apart.get(name, index)
 
     def stored(self, variable: str) -> Iterator[tuple[Binding, Value]]:
+        """Each index at which a variable differs from its default, with its value there; in no particular order."""
         for name in self._names(variable):
-            yield from super().stored(name)
+            yield from self.apart.stored(name)
 
     def row(self, variable: str, first: Value) -> AbstractSet[Value]:
-        rows = [super(PartsState, self).row(name, first) for name in self._names(variable)]
-        return frozenset().union(*rows)
+        """For a relation with two keys: the second keys at which it differs from its default, for a first key."""
+        return frozenset[Value]().union(*(self.apart.row(name, first) for name in self._names(variable)))
 
     def column(self, variable: str, second: Value) -> frozenset[int] | None:
-        """For a relation with two keys, the first keys at which it differs from its default; None if that would take a search."""
-        whole = self.parts.system.by_name[variable]
+        """For a relation with two keys: the first keys at which it differs from its default; None if that would take a search."""
+        whole, layout = self.parts.system.by_name[variable], self.apart.layout
         name = _name(variable, (self.parts.member(second),) if whole.keys[1] == self.parts.sort else ())
-        if name in self.parts.constant or not self.layout.has_index(name, (1,), False):
+        if name in self.parts.constant or not layout.has_index(name, (1,), False):
             return None
-        return frozenset(self.cells[self.layout.index(name, (1,), False)].get(second, ()))
+        return frozenset(self.cells[layout.index(name, (1,), False)].get(second, ()))
 
     def _names(self, variable: str) -> list[str]:
         return [name for name in self.parts.names(self.parts.system.by_name[variable]).values() if name not in self.parts.constant]

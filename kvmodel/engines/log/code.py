@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 from kvmodel.engines.log.events import ActionEvents, Events, Place
-from kvmodel.engines.log.loops import ROW, Loops, hoisted, replaced
+from kvmodel.engines.log.loops import ROW, LoopedSource, hoisted, replaced
 from kvmodel.language.expressions import (
     FALSE,
     TRUE,
@@ -34,9 +33,8 @@ from kvmodel.language.operators import Binder, Operator
 from kvmodel.language.system import Action, Update
 from kvmodel.language.types import BOOL, Bool, Counter
 from kvmodel.readings.dense import compile_function
-from kvmodel.readings.emitter import Clause, Emitter, indented, nest, pack, tuple_of
+from kvmodel.readings.emitter import Clause, Emitter, indented, nest, tuple_of
 from kvmodel.readings.footprint import Access, accesses
-from kvmodel.readings.generated import ActionSource, Prepared
 from kvmodel.readings.ground import simplify
 from kvmodel.readings.partial import rails
 from kvmodel.readings.parts import Parts
@@ -45,7 +43,6 @@ from kvmodel.readings.sparse import StoreLayout
 
 __all__ = ["Check", "Handlers", "SureGuard", "handlers"]
 
-CHANGED = "changed"
 HEAD = re.compile(r"for k\d+ in [wz]\d+:")
 READ = re.compile(r"v\d+\.get\(a\d+(?:, (?:E|'\w+'))?\)")
 GROUP = re.compile(r"(v\d+)\.get\((\w+), E\)")
@@ -148,7 +145,7 @@ class _Guards(Emitter):
         return super()._some(plan, names)
 
 
-class _Handler(ActionSource):
+class _Handler(LoopedSource):
     """The source of one action's handler, for pages in the pools of `place`."""
 
     def __init__(
@@ -194,13 +191,6 @@ class _Handler(ActionSource):
             if (action.name, number) in assertions
         ]
         self._checks = [self._look(update, number, touching) for number, update in enumerate(action.updates)]
-
-    @cached_property
-    def _loops(self) -> Loops | None:
-        return Loops.of(self.action, self._emitter, self.names)
-
-    def _prepare(self, update: Update, number: int) -> Prepared:
-        return self._loops.prepared[number] if update.over and self._loops is not None else super()._prepare(update, number)
 
     # -- second phase
 
@@ -299,36 +289,11 @@ class _Handler(ActionSource):
             lines += [f"if not {test}: U.add(({self.action.name!r}, {number}))"]
         for number, test in self._assertions:
             lines += [f"if not {test}: broken(({number}, {self._binding}))"]
-        lines += [line for prepared in self._prepared for line in prepared.lines]
         checks = _fused([list(check) for check in dict.fromkeys(tuple(check) for found in self._checks for check in found)])
-        if self._loops is not None:
-            lines += _without_notes(self._loops.lines(frozenset(LIST.findall("\n".join(checks)))))
-        for number, (update, prepared) in enumerate(zip(self.action.updates, self._prepared, strict=True)):
-            if self._loops is None or not update.over:
-                lines += self._write_one(update, prepared) or _without_notes(self._write_lines(update, prepared, f"w{number}", CHANGED))
+        lines += self.writes(frozenset(LIST.findall("\n".join(checks))))
         lines = _with_own(lines)
         alone = dict.fromkeys(ALONE.findall("\n".join([*lines, *checks])))
         return [*(f"o{name} = ({name},)" for name in alone), *lines, *checks]
-
-    def _write_one(self, update: Update, prepared: Prepared) -> list[str]:
-        """A write where nothing depends on what was there; nothing where something does."""
-        store, value = self.layout.stores[update.variable], update.value
-        kept = isinstance(store.variable.type, Counter) or bool(self.layout.indices_of(update.variable))
-        if update.over or not store.arity or store.rows or kept:
-            return []
-        main, key = self._emitter.container(store.slot), pack(prepared.keys)
-        drop, put = f"{main}.pop({key}, None)", f"{main}[{key}] = {prepared.value}"
-        if store.relation:
-            drop, put = f"{main}.discard({key})", f"{main}.add({key})"
-        if isinstance(value, Const):
-            write = [drop if value.value == store.default else put]
-        elif isinstance(value, Bound) and store.default is None:
-            write = [put]
-        elif store.relation or store.default is None:
-            write = [f"if {prepared.value} {'==' if store.relation else 'is'} {store.default!r}: {drop}", f"else: {put}"]
-        else:
-            return []
-        return [prepared.around, *indented(write)] if prepared.around else write
 
     # -- first phase: which checks an update calls for
 
@@ -394,8 +359,7 @@ class _Handler(ActionSource):
                 index.append(Bound(f"{code}#", domain))
         loops = []
         if prepared.block is not None:
-            group = f"w{number}" if self._loops is None else self._loops.lists[number]
-            loops.append(Clause("for", prepared.keys[prepared.block], group))
+            loops.append(Clause("for", prepared.keys[prepared.block], self.list_of(number)))
         elif prepared.around:
             word, rest = prepared.around[:-1].split(" ", 1)
             target, _, group = rest.partition(" in ")
@@ -652,8 +616,3 @@ def _code(key: Expr, names: Mapping[str, str]) -> str:
         return repr(key.value)
     assert isinstance(key, Bound)
     return names[key.name]
-
-
-def _without_notes(lines: list[str]) -> list[str]:
-    """Writes without the notes of what they changed."""
-    return [line for line in lines if not line.strip().startswith(CHANGED + ".")]

@@ -10,20 +10,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from kvmodel.language.expressions import Apply, Bound, Const, Expr, Quantified, Read, children, free_names, rebuild, walk
 from kvmodel.language.operators import Operator
 from kvmodel.language.system import Action, Update
 from kvmodel.language.types import Counter, Enumeration
-from kvmodel.readings.emitter import Emitter, indented
-from kvmodel.readings.generated import Prepared, block_position, differs
+from kvmodel.readings.emitter import Emitter, indented, pack
+from kvmodel.readings.generated import ActionSource, Prepared, block_position, differs
 from kvmodel.readings.search import Literal, Support, Test, literals
 from kvmodel.readings.sparse import Store
 from kvmodel.readings.writer import Writer
 
-__all__ = ["ROW", "Loops", "hoisted", "replaced"]
+__all__ = ["ROW", "LoopedSource", "hoisted", "replaced"]
 
 ROW = re.compile(r"v\d+\.get\([ai]\d+, E\)")
+CHANGED = "changed"
 UNNAMED = Enumeration("", ())
 
 
@@ -248,7 +250,51 @@ class Loops:
         sure = isinstance(value, Const) or (isinstance(value, Bound) and store.default is None)
         if plain and sure and not self.emitter.layout.indices_of(store.variable.name):
             return [f"del {main}[{key}]"] if drops else [f"{main}[{key}] = {member.value}"]
-        return writer.write(member.update.variable, member.keys, member.value, "")
+        return writer.write(member.update.variable, member.keys, member.value, CHANGED)
+
+
+class LoopedSource(ActionSource):
+    """The source of an action with its updates in loops, as far as they fit, and without notes of what changed."""
+
+    @cached_property
+    def _loops(self) -> Loops | None:
+        return Loops.of(self.action, self._emitter, self.names)
+
+    def _prepare(self, update: Update, number: int) -> Prepared:
+        return self._loops.prepared[number] if update.over and self._loops is not None else super()._prepare(update, number)
+
+    def list_of(self, number: int) -> str:
+        """The name of what has the keys at which an update over a block of places wrote."""
+        return f"w{number}" if self._loops is None else self._loops.lists[number]
+
+    def writes(self, wanted: frozenset[str]) -> list[str]:
+        """Statements that take the step; they leave lists of keys that are `wanted`. Only once every index is known."""
+        lines = [line for prepared in self._prepared for line in prepared.lines]
+        lines += [] if self._loops is None else self._loops.lines(wanted)
+        for number, (update, prepared) in enumerate(zip(self.action.updates, self._prepared, strict=True)):
+            if self._loops is None or not update.over:
+                lines += self._write_one(update, prepared) or self._write_lines(update, prepared, f"w{number}", CHANGED)
+        return [line for line in lines if not line.strip().startswith(f"{CHANGED}.")]
+
+    def _write_one(self, update: Update, prepared: Prepared) -> list[str]:
+        """A write where nothing depends on what was there; nothing where something does."""
+        store, value = self.layout.stores[update.variable], update.value
+        kept = isinstance(store.variable.type, Counter) or bool(self.layout.indices_of(update.variable))
+        if update.over or not store.arity or store.rows or kept:
+            return []
+        main, key = self._emitter.container(store.slot), pack(prepared.keys)
+        drop, put = f"{main}.pop({key}, None)", f"{main}[{key}] = {prepared.value}"
+        if store.relation:
+            drop, put = f"{main}.discard({key})", f"{main}.add({key})"
+        if isinstance(value, Const):
+            write = [drop if value.value == store.default else put]
+        elif isinstance(value, Bound) and store.default is None:
+            write = [put]
+        elif store.relation or store.default is None:
+            write = [f"if {prepared.value} {'==' if store.relation else 'is'} {store.default!r}: {drop}", f"else: {put}"]
+        else:
+            return []
+        return [prepared.around, *indented(write)] if prepared.around else write
 
 
 class _Unfit(Exception):

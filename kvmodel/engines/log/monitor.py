@@ -125,7 +125,7 @@ class Monitor:
         offset = self._offset = line - self.count - 1
         number = done = self.count
         try:
-            for number, event in enumerate(events, number + 1):
+            for number, event in enumerate(events, self.count + 1):
                 if event.seq != number:
                     self._out_of_order(event, number, offset + number)
                 try:

@@ -12,7 +12,7 @@ from kvmodel.engines.log.code import Check, SureGuard, handlers
 from kvmodel.engines.log.events import PAGE, Events
 from kvmodel.engines.log.schema import Header
 from kvmodel.errors import UsageError, printable
-from kvmodel.language.expressions import FALSE, TRUE, Apply, Bound, Const, Expr, Named, Quantified, Read, rebuild, walk
+from kvmodel.language.expressions import TRUE, Apply, Bound, Const, Expr, Named, Quantified, Read, rebuild, walk
 from kvmodel.language.instance import Binding, Instance, State
 from kvmodel.language.operators import Binder, Operator
 from kvmodel.language.system import Anything, Condition, Property, PropertyKind, TransitionSystem, Variable
@@ -111,13 +111,8 @@ class Plan:
     def _take_apart(self) -> Parts:
         """The system with a variable for each pool; what nothing can write is a constant."""
         ranges = {name.upper(): range(first, first + size) for name, (first, size) in self.events.pools.items()}
-        parts = parts_of(self.system, self.events.partition, ranges)
-        while True:
-            happens = [parts.action(action, place.members) for action in self.system.actions for place in self.events.places(action.name)]
-            settled = parts.settled(action for action in happens if not any(guard.condition == FALSE for guard in action.guards))
-            if settled == parts:
-                return parts
-            parts = settled
+        places = {action.name: [place.members for place in self.events.places(action.name)] for action in self.system.actions}
+        return parts_of(self.system, self.events.partition, ranges).settled(places)
 
     def _hidden(self) -> tuple[frozenset[str], tuple[Variable, ...]]:
         """The variables whose values the log does not tell: those declared unknown, and what silent actions write; and those
