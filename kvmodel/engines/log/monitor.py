@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from kvmodel.engines.log.events import PAGE
+from kvmodel.engines.log.forget import forgettable
 from kvmodel.engines.log.names import Names
 from kvmodel.engines.log.plan import Plan, plain_value
 from kvmodel.engines.log.reader import LogError
@@ -26,7 +27,7 @@ from kvmodel.language.types import Element, Maybe, Sort, Value
 __all__ = ["Broken", "Monitor", "Refused", "Stop", "Unexplained"]
 
 LIVE = 1 << 17  # elements of a sort that can have a name at one time, beside one for each page
-FIRST_COLLECTION = 4_096
+FIRST_COLLECTION = 1_024
 CLOSELY = 10_000  # events after each of which premises are looked at; then it is every 64th
 LONGEST_NAME = 1_000  # characters
 ASSUMPTION = -2
@@ -369,45 +370,26 @@ class Monitor:
                 self._limits[sort] = max(FIRST_COLLECTION, 2 * self.names[sort].held)
 
     def collect(self, sort: str) -> None:
-        """Forget the elements that nothing refers to, and whose own state is what a new one's is or that have ended."""
-        names = self.names[sort]
-        referred: set[Any] = set()
-        own: set[Any] = set()
-        singles = []
-        for variable in self.plan.system.variables:
-            keys = [position for position, key in enumerate(variable.keys) if key.name == sort]
-            as_value = isinstance(variable.type, Maybe | Element) and variable.type.domain.name == sort
-            if keys == [0] and len(variable.keys) == 1:
-                singles.append(variable)
-            if not keys and not as_value:
-                continue
-            for index, value in self.state.stored(variable.name):
-                if as_value and value is not None:
-                    referred.add(value)
-                if len(variable.keys) > 1:
-                    # What is told once of an element does not keep it.
-                    referred.update(index[position] for position in keys if not (variable.rigid and position == 0))
-                elif keys and not variable.rigid:
-                    own.add(index[0])
-        cells = self.state.cells
-        ended = self.plan.over.get(sort, ())
-        layout = self.plan.layout
-        bare = [cells[layout.stores[variable.name].slot] for variable in singles if not layout.indices_of(variable.name)]
-        indexed = [variable for variable in singles if layout.indices_of(variable.name)]
-        for element in names.elements():
-            if element in referred or (element in own and not any(over(cells, element) for over in ended)):
-                continue
-            for cell in bare:
-                if element in cell:
-                    if cell.__class__ is set:
-                        cell.remove(element)
-                    else:
-                        del cell[element]
-            for variable in indexed:
-                self._put(variable.name, (element,), layout.stores[variable.name].default)
-            for variable in self.events.lists_of(sort):
+        """Forget what can be forgotten of a sort."""
+        names, layout, cells = self.names[sort], self.plan.layout, self.state.cells
+        gone = forgettable(self.state.apart, names, self.plan.over.get(sort, ()))
+        singles = [variable for variable in self.plan.system.variables if [key.name for key in variable.keys] == [sort]]
+        for variable in singles:
+            store = layout.stores[variable.name]
+            if layout.indices_of(variable.name):
+                for element in gone:
+                    self._put(variable.name, (element,), store.default)
+            elif store.relation:
+                cells[store.slot].difference_update(gone)
+            else:
+                forget = cells[store.slot].pop
+                for element in gone:
+                    forget(element, None)
+        for variable in self.events.lists_of(sort):
+            for element in gone:
                 for other in tuple(self.state.row(variable.name, element)):
                     self._put(variable.name, (element, other), False)
+        for element in gone:
             names.take(element)
 
 

@@ -367,8 +367,8 @@ def _over(compiled: CompiledSystem, state: SparseState, request: int) -> bool:
     return False
 
 
-def generated(family: Family, log: bytes) -> Outcome:
-    """What the generated monitor says of a log."""
+def generated(family: Family, log: bytes, forgetful: bool = False) -> Outcome:
+    """What the generated monitor says of a log; with `forgetful`, it forgets what it can after every event."""
     outcome = Outcome()
     reader = LogReader(BytesIO(log))
     try:
@@ -378,7 +378,12 @@ def generated(family: Family, log: bytes) -> Outcome:
         return Outcome(error=1)
     try:
         for line, events in reader.blocks(monitor.events.decoder):
-            monitor.feed(events, line)
+            for first, some in ((line + n, [event]) for n, event in enumerate(events)) if forgetful else [(line, events)]:
+                monitor.feed(some, first)
+                for sort in monitor.plan.gathered if forgetful else ():
+                    monitor.collect(sort)
+                if monitor.unexplained is not None:
+                    break
             if monitor.unexplained is not None:
                 break
         else:

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from kvmodel.engines.log import monitor
 from kvmodel.engines.log.code import handlers
 from tests.engines.log.runs import FAMILIES, Outcome, PlainLimit, generated, mutated, plain, plan_of, random_log
 
@@ -21,13 +22,15 @@ SOME = (
 )
 
 
-def same(family_name: str, lines: list[bytes]) -> Outcome:
+def same(family_name: str, lines: list[bytes], forgetful: bool = False) -> Outcome:
     family = FAMILIES[family_name]
-    found = generated(family, b"\n".join(lines) + b"\n")
+    found = generated(family, b"\n".join(lines) + b"\n", forgetful)
     expected = plain(family, lines)
     if found.stopped:  # an id appears again while something of its request is in flight: the plain monitor tries it as another one
         assert expected.refused
         assert found.broken == {name: line for name, line in expected.broken.items() if line < found.events + 2}
+    elif forgetful:  # an event of a request that has ended is no first event of another one: an error instead of a step that is refused
+        assert (found.error or found.refused, found.broken) == (expected.error or expected.refused, expected.broken)
     else:
         assert found.answer == expected.answer, b"\n".join(lines).decode()
     return found
@@ -55,6 +58,22 @@ def test_mutated_runs(spec: str) -> None:
             with suppress(PlainLimit):
                 notices += not same(spec, mutated(random, lines)).good
     assert notices
+
+
+@pytest.mark.parametrize("spec", SOME)
+def test_forgetting_changes_nothing(spec: str) -> None:
+    random = Random(3)
+    for seed in range(3):
+        lines = random_log(FAMILIES[spec], seed, 80)
+        same(spec, lines, forgetful=True)
+        with suppress(PlainLimit):
+            same(spec, mutated(random, lines), forgetful=True)
+
+
+def test_forgetting_too_much_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(monitor, "forgettable", lambda state, names, ended: names.elements())
+    with pytest.raises((AssertionError, KeyError)):
+        test_forgetting_changes_nothing("handoff")
 
 
 @pytest.mark.slow
