@@ -10,38 +10,35 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
+from kvmodel.engines.log.checks import Case, Check, Facts, Touching, fact_of, touching, with_facts, without_names
 from kvmodel.engines.log.events import ActionEvents, Events, Place
 from kvmodel.engines.log.loops import ROW, LoopedSource, hoisted, replaced
 from kvmodel.language.expressions import (
-    FALSE,
     TRUE,
-    Apply,
     Bound,
     Const,
     Expr,
-    Quantified,
     Read,
     free_names,
     negation,
-    rebuild,
     substitute,
     walk,
 )
-from kvmodel.language.operators import Binder, Operator
+from kvmodel.language.operators import Operator
 from kvmodel.language.system import Action, Update
-from kvmodel.language.types import BOOL, Bool, Counter
+from kvmodel.language.types import BOOL, Counter
 from kvmodel.readings.dense import compile_function
 from kvmodel.readings.emitter import Clause, Emitter, indented, nest, tuple_of
-from kvmodel.readings.footprint import Access, accesses
+from kvmodel.readings.footprint import Access
 from kvmodel.readings.ground import simplify
 from kvmodel.readings.partial import rails
 from kvmodel.readings.parts import Parts
-from kvmodel.readings.search import Literal, Plan, Scan, alternatives, literals
+from kvmodel.readings.search import Literal, Plan, Scan, literals
 from kvmodel.readings.sparse import StoreLayout
 
-__all__ = ["Check", "Handlers", "SureGuard", "handlers"]
+__all__ = ["Handlers", "SureGuard", "handlers"]
 
 HEAD = re.compile(r"for k\d+ in [wz]\d+:")
 READ = re.compile(r"v\d+\.get\(a\d+(?:, (?:E|'\w+'))?\)")
@@ -52,18 +49,6 @@ MINE = re.compile(r"oa\d+ = \((a\d+),\)")
 TUPLE = re.compile(r"(b\d+) = \((a\d+),\)")
 ALONE = re.compile(r"\bo(a\d+)\b")
 LIST = re.compile(r"\b[wz]\d+\b")
-MOST_CASES = 32
-Facts = Mapping[Expr, Expr]
-"""Places, in tokens, whose value is known: a constant, or an element."""
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """A condition that must be true of every state, for every binding of its parameters. `number` names it."""
-
-    number: int
-    parameters: tuple[Bound, ...]
-    condition: Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +83,10 @@ def handlers(
     (`kvmodel.engines.log.monitor.Monitor`). `assertions` numbers the assertions of actions by (action, position).
     """
     # First everything that reads, which settles the indices; then the writes, which keep them.
-    touching: dict[str, list[_Touch]] = {}
-    for check in checks:
-        for members in parts.choices(check.parameters):
-            apart = Check(check.number, parts.parameters(check.parameters, members), parts.expression(check.condition, members))
-            for case in _cases(apart):
-                for access in dict.fromkeys(a for literal in case.condition for a in accesses(literal.expr, case.variables, parts.apart)):
-                    touching.setdefault(access.variable, []).append(_Touch(apart, case, access))
+    reads = touching(checks, parts)
     sources = [
         [
-            _Handler(events.actions[action.name], action, parts, place, layout, touching, assertions, sure)
+            _Handler(events.actions[action.name], action, parts, place, layout, reads, assertions, sure)
             for place in events.places(action.name)
         ]
         for action in parts.system.actions
@@ -155,7 +134,7 @@ class _Handler(LoopedSource):
         parts: Parts,
         place: Place,
         layout: StoreLayout,
-        touching: Touching,
+        reads: Touching,
         assertions: Mapping[tuple[str, int], int],
         sure: Sequence[SureGuard],
     ) -> None:
@@ -190,7 +169,7 @@ class _Handler(LoopedSource):
             for number, assertion in enumerate(action.assertions)
             if (action.name, number) in assertions
         ]
-        self._checks = [self._look(update, number, touching) for number, update in enumerate(action.updates)]
+        self._checks = [self._look(update, number, reads) for number, update in enumerate(action.updates)]
 
     # -- second phase
 
@@ -302,19 +281,19 @@ class _Handler(LoopedSource):
         facts: dict[Expr, Const] = {}
         for guard in self.action.guards:
             for literal in literals(guard.condition, True):
-                fact = _fact(literal)
+                fact = fact_of(literal)
                 if fact is not None and fact[0].variable not in self.written:
                     facts[substitute(fact[0], self.tokens)] = fact[1]
         return facts
 
-    def _look(self, update: Update, number: int, touching: Touching) -> list[list[str]]:
+    def _look(self, update: Update, number: int, reads: Touching) -> list[list[str]]:
         """Statements that find what the update may have made false."""
         keys, loops, names = self._places(update, number)
         over = self._over_tokens(update, keys)
         facts: dict[Expr, Expr] = {**self.unwritten}
         complete = all(variable.name in over for variable in update.over)
         for literal in literals(update.condition, True) if complete else ():
-            fact = _fact(literal)
+            fact = fact_of(literal)
             if fact is not None and fact[0].variable not in self.written:
                 facts[substitute(fact[0], over)] = fact[1]
         for position, other in enumerate(self.action.updates):
@@ -329,7 +308,7 @@ class _Handler(LoopedSource):
         seen: dict[int, set[frozenset[Literal]]] = {}
         found = [
             self._check(touch.check, touch.case, touch.access, place, seen.setdefault(touch.check.number, set()))
-            for touch in touching.get(update.variable, ())
+            for touch in reads.get(update.variable, ())
         ]
         return [lines for lines in found if lines]
 
@@ -374,7 +353,7 @@ class _Handler(LoopedSource):
             other.value == update.value for other in self.action.updates if other.variable == update.variable
         )
 
-    def _check(self, check: Check, case: _Case, access: Access, place: _Place, seen: set[frozenset[Literal]]) -> list[str]:
+    def _check(self, check: Check, case: Case, access: Access, place: _Place, seen: set[frozenset[Literal]]) -> list[str]:
         """Statements that find where the case of the check is true now, and the place that was written is read by `access`."""
         mapping: dict[str, Expr] = {}
         tests: list[Clause] = []
@@ -391,11 +370,11 @@ class _Handler(LoopedSource):
                 if earlier != key:
                     tests.append(Clause("if", "", f"{_code(earlier, names)} == {_code(key, names)}"))
         placed = [Literal(substitute(literal.expr, mapping), literal.truth) for literal in case.condition]
-        after = _with_facts(placed, place.facts)
+        after = with_facts(placed, place.facts)
         if after is None or self._cannot_be_new(placed, after):
             return []
         rest = tuple(variable for variable in case.variables if variable.name not in mapping)
-        key_of = _without_names(after, rest)
+        key_of = without_names(after, rest)
         if not tests and key_of in seen:  # the same with two parameters exchanged
             return []
         if not tests:
@@ -417,17 +396,8 @@ class _Handler(LoopedSource):
     def _cannot_be_new(self, placed: list[Literal], after: tuple[Literal, ...]) -> bool:
         """Whether the violation that is left to look for was one before the step, whatever the written variables held."""
         whole = simplify(Operator.AND, tuple(literal.expr if literal.truth else negation(literal.expr) for literal in placed), BOOL)
-        before = _with_facts(literals(rails(whole, frozenset(self.written)).yes, True), self.unwritten)
+        before = with_facts(literals(rails(whole, frozenset(self.written)).yes, True), self.unwritten)
         return before is not None and frozenset(before) == frozenset(after)
-
-
-@dataclass(frozen=True, slots=True)
-class _Case:
-    """One way in which a check fails: literals that are all true, over its parameters and then the variables of quantifiers that
-    some element satisfies. Names are unlike any other."""
-
-    variables: tuple[Bound, ...]
-    condition: tuple[Literal, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,125 +408,6 @@ class _Place:
     loops: list[Clause]
     names: dict[str, str]
     facts: Facts
-
-
-@dataclass(frozen=True, slots=True)
-class _Touch:
-    """A way in which a case of a check reads a variable."""
-
-    check: Check
-    case: _Case
-    access: Access
-
-
-Touching: TypeAlias = Mapping[str, Sequence[_Touch]]
-"""What reads each variable."""
-
-
-def _cases(check: Check) -> list[_Case]:
-    """Cases of which one is true wherever the check fails."""
-    variables = tuple(Bound(f"{parameter.name}'{number}", parameter.domain) for number, parameter in enumerate(check.parameters))
-    renamed: dict[str, Expr] = {old.name: new for old, new in zip(check.parameters, variables, strict=True)}
-    done: list[_Case] = []
-    waiting: list[tuple[tuple[Bound, ...], list[Literal], list[Literal]]] = [
-        (variables, [], list(literals(substitute(check.condition, renamed), False)))
-    ]
-    while waiting:
-        known, flat, open_ = waiting.pop()
-        if not open_:
-            done.append(_Case(known, tuple(dict.fromkeys(flat))))
-            continue
-        literal, *others = open_
-        expr = literal.expr
-        groups = alternatives(literal)
-        if isinstance(expr, Quantified) and expr.binder is (Binder.ANY if literal.truth else Binder.ALL):
-            fresh = {v.name: Bound(f"{v.name}'{len(known) + number}", v.domain) for number, v in enumerate(expr.variables)}
-            body = literals(substitute(expr.body, dict(fresh)), literal.truth)
-            waiting.append(((*known, *fresh.values()), flat, [*body, *others]))
-        elif groups and len(waiting) + len(done) + len(groups) <= MOST_CASES:
-            waiting += [(known, list(flat), [*group, *others]) for group in groups]
-        else:
-            waiting.append((known, [*flat, literal], others))
-    return done
-
-
-def _without_names(condition: tuple[Literal, ...], variables: tuple[Bound, ...]) -> frozenset[Literal]:
-    """The condition with `variables` called by their positions, and equations one way round."""
-    places: dict[str, Expr] = {variable.name: Bound(f"_{number}", variable.domain) for number, variable in enumerate(variables)}
-
-    def ordered(expr: Expr) -> Expr:
-        changed = rebuild(expr, ordered)
-        if isinstance(changed, Apply) and changed.operator is Operator.EQ:
-            return Apply(Operator.EQ, tuple(sorted(changed.arguments, key=repr)), changed.type)
-        return changed
-
-    return frozenset(Literal(ordered(substitute(literal.expr, places)), literal.truth) for literal in condition)
-
-
-def _fact(literal: Literal) -> tuple[Read, Const] | None:
-    """The place and the value that a literal fixes."""
-    match literal.expr:
-        case Read() as place if isinstance(place.type, Bool):
-            return place, Const(literal.truth, BOOL)
-        case Apply(operator=Operator.EQ, arguments=(Read() as place, Const() as value) | (Const() as value, Read() as place)):
-            return (place, value) if literal.truth else None
-    return None
-
-
-def _with_facts(condition: Sequence[Literal], facts: Facts) -> tuple[Literal, ...] | None:
-    """The condition where `facts` are true: fewer literals, or None where it is false."""
-    found: dict[Literal, None] = {}
-    for literal in condition:
-        expr = _known(literal.expr, facts)
-        if isinstance(expr, Const):
-            if expr.value is not literal.truth:
-                return None
-            continue
-        for part in literals(expr, literal.truth):
-            if part.expr in (TRUE, FALSE):
-                if (part.expr == TRUE) is not part.truth:
-                    return None
-                continue
-            found[part] = None
-    return tuple(found)
-
-
-def _known(expr: Expr, facts: Facts) -> Expr:
-    """`expr` with the places that `facts` fix in place, simplified."""
-    if isinstance(expr, Read) and expr in facts:
-        return facts[expr]
-    if isinstance(expr, Quantified) and expr.binder is Binder.ANY and _shown(expr, facts):
-        return TRUE
-    if not any(isinstance(node, Read) and node in facts for node in walk(expr)):
-        return expr
-    if isinstance(expr, Quantified):
-        hidden = {variable.name for variable in expr.variables}
-        facts = {place: value for place, value in facts.items() if not free_names(place) & hidden}
-    changed = rebuild(expr, lambda part: _known(part, facts))
-    if isinstance(changed, Apply):
-        match changed.operator, changed.arguments:
-            case Operator.EQ, (left, right) if left == right:
-                return TRUE
-            case Operator.IS_NONE, (Bound(),):
-                return FALSE
-        return simplify(changed.operator, changed.arguments, changed.type)
-    if isinstance(changed, Quantified) and changed.binder is not Binder.COUNT and isinstance(changed.body, Const):
-        return changed.body
-    return changed
-
-
-def _shown(expr: Quantified, facts: Facts) -> bool:
-    """Whether a fact is an instance of what an `any` says."""
-    body = expr.body
-    if not isinstance(body, Read) or len(expr.variables) != 1:
-        return False
-    return any(
-        isinstance(place, Read)
-        and value == TRUE
-        and place.variable == body.variable
-        and all(part == expr.variables[0] or part == known for part, known in zip(body.index, place.index, strict=True))
-        for place, value in facts.items()
-    )
 
 
 def _fused(checks: list[list[str]]) -> list[str]:

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import msgspec
 
-from kvmodel.engines.log.code import Check, SureGuard, handlers
+from kvmodel.engines.log.checks import Check
+from kvmodel.engines.log.code import SureGuard, handlers
 from kvmodel.engines.log.events import PAGE, Events
 from kvmodel.engines.log.schema import Header
 from kvmodel.errors import UsageError, printable
