@@ -40,7 +40,7 @@ def check_engine(
     import time
 
     from kvmodel.engines.check import engine_result, require_known
-    from kvmodel.engines.driver import driver_for
+    from kvmodel.engines.levels import driver_for
     from kvmodel.engines.machine import search
     from kvmodel.verdict import Verdict
     from kvmodel.views.engine import engine_text

@@ -15,7 +15,10 @@ from hypothesis import HealthCheck, Phase, Verbosity, strategies
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from kvmodel.engines.adapter import Capability, Role, Submission, Tokens
-from kvmodel.engines.driver import AllocatorDriver, Driver, EngineDriver, Halt, Make, Record, driver_for
+from kvmodel.engines.allocator_driver import AllocatorDriver
+from kvmodel.engines.driver import Driver, Halt, Make, Record
+from kvmodel.engines.engine_driver import EngineDriver
+from kvmodel.engines.levels import driver_for
 from kvmodel.engines.play import shortened
 from kvmodel.traces.trace import Trace
 

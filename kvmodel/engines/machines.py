@@ -88,7 +88,7 @@ def check_release(
     Raises EngineDriftError where the release is not as the adapter knows it, UsageError for an unknown property.
     """
     from kvmodel.engines.check import engine_result, require_known
-    from kvmodel.engines.driver import driver_for
+    from kvmodel.engines.levels import driver_for
     from kvmodel.engines.machine import search
 
     require_known(properties)

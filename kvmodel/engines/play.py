@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, takewhile
 from typing import cast
 
-from kvmodel.engines.driver import EngineViolation, Make, Record, driver_for
+from kvmodel.engines.driver import EngineViolation, Make, Record
+from kvmodel.engines.levels import driver_for
 from kvmodel.traces.observed import Call
 from kvmodel.traces.trace import Trace
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kvmodel.engines.allocator_driver import AllocatorDriver
 from kvmodel.engines.check import engine_result
-from kvmodel.engines.driver import AllocatorDriver, Record, driver_for
+from kvmodel.engines.driver import Record
+from kvmodel.engines.levels import driver_for
 from kvmodel.engines.machine import search
 from kvmodel.engines.play import shortened
 from kvmodel.errors import InstanceError, UsageError

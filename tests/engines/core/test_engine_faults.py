@@ -8,7 +8,9 @@ import pytest
 
 from kvmodel.engines.adapter import Capability
 from kvmodel.engines.check import engine_result
-from kvmodel.engines.driver import EngineDriver, EngineViolation, Make, Record, driver_for
+from kvmodel.engines.driver import EngineViolation, Make, Record
+from kvmodel.engines.engine_driver import EngineDriver
+from kvmodel.engines.levels import driver_for
 from kvmodel.engines.machine import search
 from kvmodel.engines.play import play
 from kvmodel.traces.observed import Call

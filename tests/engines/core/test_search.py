@@ -11,9 +11,10 @@ import pytest
 
 from kvmodel.engine_testing import check_engine, play_calls, told
 from kvmodel.engines import observer
+from kvmodel.engines.allocator_driver import AllocatorDriver
 from kvmodel.engines.check import engine_result
 from kvmodel.engines.conformance import not_allowed
-from kvmodel.engines.driver import AllocatorDriver, EngineViolation, Record, failure_of
+from kvmodel.engines.driver import EngineViolation, Record, failure_of
 from kvmodel.engines.machine import machine_for, search
 from kvmodel.engines.play import play, shortened
 from kvmodel.errors import EngineDriftError, UsageError
