@@ -94,6 +94,11 @@ class Parts:
         places = sum(key == self.sort for key in variable.keys)
         return {members: _name(variable.name, members) for members in product(self.ranges, repeat=places)}
 
+    @cached_property
+    def origins(self) -> Mapping[str, str]:
+        """The variable that each variable of `apart` is a part of."""
+        return {name: variable.name for variable in self.system.variables for name in self.names(variable).values()}
+
     def choices(self, parameters: tuple[Bound, ...]) -> list[dict[str, str]]:
         """Every choice of members that have an element."""
         names = [parameter.name for parameter in parameters if parameter.domain == self.sort]

@@ -119,6 +119,8 @@ def test_shipped_specs(spec: str) -> None:
 def test_what_nothing_writes_is_a_constant() -> None:
     apart = Apart(Instance.make(load_spec("handoff"), SIZES))
     assert {"writing PREFILL"} <= apart.parts.constant.keys()
+    assert apart.parts.origins["writing DECODE"] == "writing"
+    assert [apart.parts.origins[variable.name] for variable in apart.parts.apart.variables if variable.rigid][-1] == "prompt"
     assert not {"writing DECODE", "content PREFILL", "holds PREFILL"} & apart.parts.constant.keys()
 
 

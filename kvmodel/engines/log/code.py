@@ -102,8 +102,8 @@ def _made(variants: list[_Handler]) -> list[str]:
     bodies = [variant.taking(variant.step()) for variant in variants]
     used = {slot for variant in variants for slot in variant.used}
     lines += indented([*(f"v{slot} = S[{slot}]" for slot in sorted(used)), "E = frozenset()"])
-    lines += indented(["refused, bad = K.refused, K.bad", "broken = F.append", "pools = K.pools", "touched = K.touched"])
-    lines += indented([f"get{i}, new{i}, same{i} = K.naming({taken.parameter.domain.name!r})" for i, taken in variants[0].named()])
+    lines += indented(["refused, bad = K.refused, K.bad", "broken = F.append", "touched = K.touched"])
+    lines += indented([f"number{i}, new{i}, same{i} = K.naming({taken.parameter.domain.name!r})" for i, taken in variants[0].named()])
     if len(variants) == 1:
         body = bodies[0]
     else:
@@ -188,9 +188,10 @@ class _Handler(LoopedSource):
         has_values = "values" in self.events.type.__struct_fields__
         for i, taken in self.named():
             values = "e.values" if has_values else "None"
-            lines += [f"a{i} = get{i}(e.{taken.field})", f"if a{i} is None:", f"    a{i} = new{i}(e.{taken.field}, {values}, e)"]
+            known, new = f"number{i}[e.{taken.field}]", f"new{i}(e.{taken.field}, {values}, e)"
+            lines += ["try:", f"    a{i} = {known}", "except KeyError:", f"    a{i} = {new}"]
             if has_values:
-                lines += ["elif e.values is not None:", f"    same{i}(a{i}, e.values, e)"]
+                lines += ["else:", f"    if e.values is not None: same{i}(a{i}, e.values, e)"]
         for i, taken in enumerate(self.events.takes):
             if not taken.is_name and not taken.is_page:
                 lines.append(f"a{i} = e.{taken.field}")

@@ -20,7 +20,7 @@ def forgettable(state: SparseState, names: Names, ended: Sequence[Callable[..., 
         variable, cell = store.variable, state.cells[store.slot]
         keys = [position for position, key in enumerate(variable.keys) if key.name == names.sort]
         if isinstance(variable.type, Maybe | Element) and variable.type.domain.name == names.sort:
-            referred.update(value for _, value in state.stored(variable.name))
+            referred.update(cell.values() if store.arity else cell)
         if store.arity == 1 and keys and not variable.rigid:
             own.update(cell)
         elif store.rows:
@@ -33,4 +33,5 @@ def forgettable(state: SparseState, names: Names, ended: Sequence[Callable[..., 
             places = [position for position in keys if position or not variable.rigid]
             referred.update(index[position] for index, _ in state.stored(variable.name) for position in places)
     alone = [element for element in names.elements() if element not in referred]
-    return [element for element in alone if element not in own or any(over(state.cells, element) for over in ended)]
+    gone = {element for over in ended for element in alone if over(state.cells, element)}
+    return [element for element in alone if element not in own or element in gone]

@@ -28,7 +28,8 @@ __all__ = ["Broken", "Monitor", "Refused", "Stop", "Unexplained"]
 
 LIVE = 1 << 17  # elements of a sort that can have a name at one time, beside one for each page
 FIRST_COLLECTION = 1_024
-CLOSELY = 10_000  # events after each of which premises are looked at; then it is every 64th
+CLOSELY = 10_000  # events after each of which premises are looked at
+SOMETIMES = 64  # events after which they are looked at from then on
 LONGEST_NAME = 1_000  # characters
 ASSUMPTION = -2
 
@@ -122,32 +123,41 @@ class Monitor:
 
         Raises LogError for an event that cannot be read as one of the spec, Stop where the check cannot go on.
         """
-        handlers, found, ranges, premises = self._handlers, self._found, self.state.out_of_range, self._premises
-        offset = self._offset = line - self.count - 1
-        number = done = self.count
+        self._offset = line - self.count - 1
+        ordered = [event.seq for event in events] == list(range(self.count + 1, self.count + 1 + len(events)))
+        at = 0
+        while at < len(events) and self.unexplained is None:
+            # Where a premise has not been seen true yet, it is looked for after few events.
+            some = len(events) if not self._premises else 1 if self.count < CLOSELY else SOMETIMES
+            self._follow(events[at : at + some], ordered)
+            self._look_at_premises()
+            at += some
+        if gather:
+            self.gather()
+
+    def _follow(self, events: list[Any], ordered: bool) -> None:
+        """Take events; `ordered` says that they are known to be in their order."""
+        found, ranges, offset = self._found, self.state.out_of_range, self._offset
+        done = self.count
         try:
-            for number, event in enumerate(events, self.count + 1):
-                if event.seq != number:
-                    self._out_of_order(event, number, offset + number)
+            for event, handle in zip(events, map(self._handlers.__getitem__, map(type, events)), strict=True):
+                if not ordered and event.seq != done + 1:
+                    self._out_of_order(event, done + 1, offset + done + 1)
                 try:
-                    handlers[event.__class__](event)
+                    handle(event)
                 except Refused as refused:
-                    self._refused(refused, event, offset + number)
+                    self._refused(refused, event, offset + done + 1)
+                done += 1
                 if found or ranges:
-                    self._note(event, offset + number)
-                if premises and (number < CLOSELY or not number & 63):
-                    self._look_at_premises()
-                done = number
+                    self._note(event, offset + done)
         except _Bad as problem:
-            raise LogError(f"{event.__class__.__name__}: {problem}", offset + number) from None
+            raise LogError(f"{event.__class__.__name__}: {problem}", offset + done + 1) from None
         except _Unexplained:
             pass
         finally:
             self._seen.update(map(type, events[: done - self.count]))
             self.count = done
             self.line = offset + done
-        if gather:
-            self.gather()
 
     def _out_of_order(self, event: Any, expected: int, line: int) -> NoReturn:
         got = event.seq
@@ -202,7 +212,7 @@ class Monitor:
                 self._broke(Broken(name, binding, line, event.seq), event)
         self._found.clear()
         for slot, _ in self.state.out_of_range:
-            name = f"range:{self.plan.system.variables[slot].name}"
+            name = f"range:{self.plan.parts.origins[self.plan.parts.apart.variables[slot].name]}"
             if name not in self.broken:
                 self._broke(Broken(name, (), line, event.seq), event)
 
@@ -258,15 +268,11 @@ class Monitor:
 
     # -- what generated code calls (`K`)
 
-    @property
-    def pools(self) -> dict[str, tuple[int, int]]:
-        return self.events.pools
-
-    def naming(self, sort: str) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
-        """Functions for the names of a sort: get one, introduce one, and compare what is said of one with what is known."""
+    def naming(self, sort: str) -> tuple[dict[str, int], Callable[..., Any], Callable[..., Any]]:
+        """The elements of the names of a sort, and functions that introduce one, and compare what is said of one with what is known."""
         return self._naming[sort]
 
-    def _name_functions(self, sort: str) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+    def _name_functions(self, sort: str) -> tuple[dict[str, int], Callable[..., Any], Callable[..., Any]]:
         names, cells, put = self.names[sort], self.state.cells, self._put
         rigid = self.events.rigid_of(sort)
         lists = self.events.lists_of(sort)
@@ -309,7 +315,7 @@ class Monitor:
             if lists:
                 self._add(lists, element, values, event)
 
-        return names.number.get, new, same
+        return names.number, new, same
 
     def refused(self, number: int, binding: Binding, moved: bool) -> NoReturn:
         raise Refused(number, binding, moved)

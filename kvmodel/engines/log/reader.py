@@ -15,7 +15,7 @@ from kvmodel.errors import KvmodelError
 
 __all__ = ["LogError", "LogReader"]
 
-BLOCK = 256 * 1024
+BLOCK = 64 * 1024
 LONGEST_LINE = 1024 * 1024
 BAD = (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeError, ValueError)
 
