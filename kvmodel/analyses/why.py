@@ -220,7 +220,11 @@ def reasons(
 
 def _is_tested(expr: Expr) -> bool:
     """Whether `expr` reads a value that must not be none: it has no value where a test before it failed."""
-    return any(isinstance(node, Apply) and node.operator is Operator.THE for node in walk(expr))
+    return any(
+        (isinstance(node, Apply) and node.operator is Operator.THE)
+        or (isinstance(node, Read) and any(isinstance(part.type, Maybe) for part in node.index))  # folding leaves no `the`
+        for node in walk(expr)
+    )
 
 
 class _Blame:

@@ -217,13 +217,13 @@ class _Handler(LoopedSource):
         inside = []
         for i, taken in pages:
             base, size = (str(number) for number in self.place.pools[taken.parameter.name])
-            inside.append(f"if not 0 <= y{i} < {size}: bad(K.no_page(y{i}, {base}))")
+            inside.append(f"if not 0 <= y{i} < {size}: bad(K.no_page(y{i}, {self.place.names[taken.parameter.name]!r}))")
             inside += [f"a{i} = y{i} + {base}" if base != "0" else f"a{i} = y{i}", f"touched[a{i}] = 1"]
         targets = ", ".join(f"y{i}" for i, _ in pages)
+        steady = {f"a{i}" for i, taken in enumerate(self.events.takes) if not taken.is_page}
         over = f"x{first}" if len(pages) == 1 else f"zip({', '.join(f'x{i}' for i, _ in pages)})"
         lines += [f"g{number} = {self._guards[number]}" for number in self._steady]
-        paged = {f"(a{i}," for i, _ in pages}
-        step, rows = hoisted(step, ROW, "h", lambda code: self._stays(code) and not any(name in code for name in paged))
+        step, rows = hoisted(step, ROW, "h", lambda code: self._stays(code) and code.partition("(")[2].partition(",")[0] in steady)
         step, once = self._once(step, {f"a{i}" for i, _ in pages})
         lines += [*rows, *once]
         return [*lines, "moved = False", f"for {targets} in {over}:", *indented([*inside, *step, "moved = True"])]
@@ -245,7 +245,9 @@ class _Handler(LoopedSource):
         alone = {
             self.layout.stores[update.variable].slot
             for update in self.action.updates
-            if not update.over and sum(other.variable == update.variable for other in self.action.updates) == 1
+            if not update.over
+            and isinstance(update.value, Const)
+            and sum(other.variable == update.variable for other in self.action.updates) == 1
         }
         kept, once = [], []
         for line in step:

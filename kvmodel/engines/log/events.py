@@ -57,6 +57,7 @@ class Place:
     these are. `name` is the pool that the event names, or '' where the action says all of it."""
 
     name: str
+    names: Mapping[str, str]
     pools: Mapping[str, Pool]
     members: Mapping[str, str]
 
@@ -87,6 +88,8 @@ class Events:
         self.system = system
         self.header = header
         self.partition = next((v for v in system.variables if v.partition and v.keys[0].name == PAGE), None)
+        self.members = {} if self.partition is None else {member.lower(): member for member in _members(self.partition)}
+        """The members of the partition, by the names of the pools."""
         self.sizes, self.pools = self._pools()
         self._check_names()
         self.rigid = self._rigid()
@@ -113,10 +116,13 @@ class Events:
         """Where the pages of an action's events can be."""
         pages = [taken for taken in self.actions[action].takes if taken.is_page]
         found = []
-        for name, pool in self.pools.items() if any(taken.pool is None for taken in pages) else [("", (0, 0))]:
-            pools = {taken.parameter.name: taken.pool or pool for taken in pages}
-            members = {parameter: next(n.upper() for n, p in self.pools.items() if p == place) for parameter, place in pools.items()}
-            found.append(Place(name, pools, members))
+        for name in self.pools if any(taken.pool is None for taken in pages) else [""]:
+            names = {
+                taken.parameter.name: name if taken.pool is None else next(n for n, p in self.pools.items() if p == taken.pool)
+                for taken in pages
+            }
+            members = {parameter: self.members[pool] for parameter, pool in names.items() if pool in self.members}
+            found.append(Place(name, names, {parameter: self.pools[pool] for parameter, pool in names.items()}, members))
         return found
 
     def _pools(self) -> tuple[dict[str, int], dict[str, Pool]]:
@@ -128,7 +134,7 @@ class Events:
                 raise UsageError(f"{self.system.name} has one pool; the header has {len(given)}")
             ((name, size),) = given.items()
             return {PAGE: size}, {name: (0, size)}
-        members = [member.lower() for member in _members(self.partition)]
+        members = list(self.members)
         for name in given:
             if name not in members:
                 raise UsageError(f"{self.system.name} has no pool '{name}'{nearest(name, members)} (it has {', '.join(members)})")
@@ -137,7 +143,7 @@ class Events:
         for member in members:
             pools[member] = (first, given.get(member, 0))
             first += given.get(member, 0)
-        return {f"{PAGE}.{member.upper()}": size for member, (_, size) in pools.items()}, pools
+        return {f"{PAGE}.{self.members[name]}": size for name, (_, size) in pools.items()}, pools
 
     def _check_names(self) -> None:
         actions = [action.name for action in self.system.actions]

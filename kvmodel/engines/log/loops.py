@@ -61,7 +61,6 @@ class Loops:
 
     def __init__(self, emitter: Emitter) -> None:
         self.emitter = emitter
-        self.before: list[str] = []
         self.loops: dict[str, _Loop] = {}
         self.prepared: dict[int, Prepared] = {}
         self.lists: dict[int, str] = {}

@@ -175,7 +175,7 @@ class Monitor:
         if self.explain is not None and self.explain(event, refused):
             return
         entry = self.events.actions[event.__class__.__name__]
-        again = False
+        again: set[tuple[str, str]] = set()
         for taken, element in zip(entry.takes, refused.binding, strict=True):
             sort = taken.parameter.domain.name
             if not taken.is_name or refused.moved or not isinstance(element, int):
@@ -183,20 +183,23 @@ class Monitor:
             if any(ended(self.state.cells, element) for ended in self.plan.over.get(sort, ())):
                 if self._related(sort, element):
                     raise Stop(f"line {line}: the {sort.lower()} has ended with something in flight, and its id appears again")
-                self.names[sort].detach(getattr(event, taken.field))
-                self.reused += 1
-                again = True
+                again.add((sort, getattr(event, taken.field)))
             elif any(ended(self.state.cells, element) for ended in self.plan.maybe_over.get(sort, ())):
                 raise Stop(f"line {line}: the {sort.lower()} may have ended, as far as is known, and its id may be used again")
         if again:
+            for sort, name in again:
+                self.names[sort].detach(name)
             try:
                 self._handlers[event.__class__](event)
+                self.reused += len(again)
                 return
             except (Refused, _Bad):  # no first event of another request either
-                self.reused -= 1
+                pass
         guard: Guard | Condition | None = refused.condition
         if guard is None and refused.number >= 0:
             guard = self.plan.system.action(entry.action.name).guards[refused.number]
+        if refused.moved:  # the steps for its earlier pages were taken
+            self._note(event, line)
         self.unexplained = Unexplained(entry.action, refused.binding, guard, line, event.seq, event)
         raise _Unexplained
 
@@ -323,11 +326,9 @@ class Monitor:
     def bad(self, message: str) -> NoReturn:
         raise _Bad(message)
 
-    def no_page(self, page: int, base: int) -> str:
+    def no_page(self, page: int, pool: str) -> str:
         """That there is no such page, in words."""
-        pools = self.events.pools.items()
-        name, size = next((name, size) for name, (first, size) in reversed(pools) if first <= base)
-        return f"there is no page {page:,} in pool {name}, which has {size:,}"
+        return f"there is no page {page:,} in pool {pool}, which has {self.events.pools[pool][1]:,}"
 
     def _binding_of(self, sort: str, element: int, event: Any) -> Binding:
         entry = self.events.actions[event.__class__.__name__]
@@ -378,7 +379,7 @@ class Monitor:
     def collect(self, sort: str) -> None:
         """Forget what can be forgotten of a sort."""
         names, layout, cells = self.names[sort], self.plan.layout, self.state.cells
-        gone = forgettable(self.state.apart, names, self.plan.over.get(sort, ()))
+        gone = forgettable(self.state.apart, names, self.plan.forgets.get(sort, ()))
         singles = [variable for variable in self.plan.system.variables if [key.name for key in variable.keys] == [sort]]
         for variable in singles:
             store = layout.stores[variable.name]

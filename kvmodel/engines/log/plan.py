@@ -12,15 +12,24 @@ from kvmodel.engines.log.checks import Check
 from kvmodel.engines.log.code import SureGuard, handlers
 from kvmodel.engines.log.events import PAGE, Events
 from kvmodel.engines.log.schema import Header
+from kvmodel.engines.log.unnamed import (
+    at_default,
+    can_be_a_strangers,
+    counts,
+    counts_unnamed,
+    needs_the_ended,
+    only_helps,
+    updates_unnamed,
+    variables_of,
+)
 from kvmodel.errors import UsageError, printable
-from kvmodel.language.expressions import TRUE, Apply, Bound, Const, Expr, Named, Quantified, Read, rebuild, walk
+from kvmodel.language.expressions import TRUE, Bound, Expr, Quantified, Read, walk
 from kvmodel.language.instance import Binding, Instance, State
-from kvmodel.language.operators import Binder, Operator
+from kvmodel.language.operators import Binder
 from kvmodel.language.system import Anything, Condition, Property, PropertyKind, TransitionSystem, Variable
-from kvmodel.language.types import Bool, Element, Enumeration, Maybe, Number, Sort, Value, describe
+from kvmodel.language.types import Bool, Element, Enumeration, Maybe, Number, Value, describe
 from kvmodel.readings.fold import fold, fold_system
 from kvmodel.readings.generated import put, value_of
-from kvmodel.readings.ground import simplify
 from kvmodel.readings.partial import Partial, partial, rails
 from kvmodel.readings.parts import Members, Parts, PartsState, parts_of
 from kvmodel.readings.run import Interpreter
@@ -67,6 +76,11 @@ class Plan:
         self.checks = self._make_checks()
         self.over = self._finals(possible=False)
         self.maybe_over = self._finals(possible=True) if self.partial is not None else {}
+        for action, update in updates_unnamed(self.system, self.sorts, self.instance):
+            what = f"{action.name} writes '{update.variable}' of what has no name yet"
+            raise UsageError(f"{what}: a log of such a spec cannot be followed ({update.at})")
+        self.forgets = {sort: over for sort, over in self.over.items() if not needs_the_ended(self.system, sort, self.instance)}
+        """For each sort of which an element that has ended can be forgotten whether one has."""
         self.makers, self.sources, unsearchable = handlers(
             self.parts, self.layout, self.events, self.checks, self._make_assertions(), self._make_sure_guards()
         )
@@ -111,7 +125,7 @@ class Plan:
 
     def _take_apart(self) -> Parts:
         """The system with a variable for each pool; what nothing can write is a constant."""
-        ranges = {name.upper(): range(first, first + size) for name, (first, size) in self.events.pools.items()}
+        ranges = {self.events.members.get(name, name): range(first, first + size) for name, (first, size) in self.events.pools.items()}
         places = {action.name: [place.members for place in self.events.places(action.name)] for action in self.system.actions}
         return parts_of(self.system, self.events.partition, ranges).settled(places)
 
@@ -161,10 +175,10 @@ class Plan:
         if not any(isinstance(node, Read) and node.variable in brought for node in walk(condition)):
             return
         for variable in self.folded.rigid_variables:
-            if len(variable.keys) == 2 and not _only_helps(condition, variable.name, True):
+            if len(variable.keys) == 2 and not only_helps(condition, variable.name, True):
                 self.undecidable.setdefault(candidate.name, f"what is told later of '{variable.name}' may make it false")
         for parameter in candidate.parameters:
-            facts = _defaults(condition, parameter, self.instance)
+            facts = at_default(condition, parameter, self.instance)
             if facts != TRUE and any(isinstance(node, Read) and node.variable in brought for node in walk(facts)):
                 self.undecidable.setdefault(candidate.name, f"it may depend on what a new {parameter.domain.name} brings alone")
 
@@ -190,7 +204,9 @@ class Plan:
             for position, assertion in enumerate(action.assertions):
                 name = f"assert:{action.name}:{assertion.name}"
                 found[action.name, position] = numbers[name]
-                if self.partial is not None:
+                if action.name in self.header.silent:
+                    self.undecidable[name] = f"{action.name} happens unseen: {self.header.silent[action.name]}"
+                elif self.partial is not None:
                     both = rails(assertion.condition, self.partial.unknown)
                     if both.possible != both.yes:
                         self.undecidable[name] = "it reads what the log does not tell"
@@ -238,11 +254,16 @@ class Plan:
         for condition in (*self.system.assumptions, *self.system.initial):
             if self._is_false(condition, cells):
                 raise UsageError(f"{self.system.name} cannot start as the header says: '{condition.name}' is false ({condition.at})")
-        for check in self.checks if any(self.folded.by_name[name].keys for name in self.header.values) else ():
-            if self._is_false(Condition("", check.parameters, check.condition), cells):
+        lists = any(self.folded.by_name[name].keys for name in self.header.values)
+        for check in self.checks:
+            if (lists or counts(check.condition)) and self._is_false(Condition("", check.parameters, check.condition), cells):
                 self.undecidable[self.properties[check.number % len(self.properties)].name] = "it is not surely true before the first event"
-        # Before anything has happened one element is like another, so that two of each sort tell everything.
-        sizes = dict.fromkeys(self.sorts, 2) | {name: min(size, 2) for name, size in self.events.sizes.items()}
+        conditions = (*self.system.assumptions, *self.system.initial)
+        checked = [(check, Condition("", check.parameters, check.condition)) for check in self.checks]
+        everything = (*conditions, *(condition for _, condition in checked))
+        # Before anything has happened one element is like another: as many as a condition can tell apart tell everything, but for counts.
+        most = {sort: max([2, *(_apart(condition, sort) for condition in everything)]) for sort in (*self.sorts, PAGE)}
+        sizes = {sort: most[sort] for sort in self.sorts} | {name: min(size, most[PAGE]) for name, size in self.events.sizes.items()}
         small = Instance.make(self.system, sizes)
         plain = {variable.name: default_value(small, variable) for variable in small.system.variables} | given
         start = State(
@@ -253,13 +274,22 @@ class Plan:
             tuple(plain[name] for name, _ in small.state_layout.places),
         )
         interpreter = Interpreter(small)
-        for condition in (*self.system.assumptions, *self.system.initial):
-            if not interpreter.holds_for_all(condition, start):
+        for condition in conditions:
+            if self._cannot_count(condition):
+                self.uncertain[condition.name] = "it counts what can have a name"
+            elif not counts(condition.condition) and not interpreter.holds_for_all(condition, start):
                 raise UsageError(f"{self.system.name} cannot start as the header says: '{condition.name}' is false ({condition.at})")
-        for check in self.checks:
-            if not interpreter.holds_for_all(Condition("", check.parameters, check.condition), start):
-                name = self.properties[check.number % len(self.properties)].name
+        for check, condition in checked:
+            name = self.properties[check.number % len(self.properties)].name
+            if self._cannot_count(condition):
+                self.undecidable[name] = "it counts what can have a name"
+            elif not counts(check.condition) and not interpreter.holds_for_all(condition, start):
                 self.undecidable[name] = "it is not surely true before the first event"
+
+    def _cannot_count(self, condition: Condition) -> bool:
+        """Whether a condition counts, and is about more than pages: then it is not known before the first event."""
+        expr, named = condition.condition, any(parameter.domain.name != PAGE for parameter in condition.parameters)
+        return counts_unnamed(expr, self.sorts, self.instance) or (counts(expr) and named)
 
     def _is_false(self, condition: Condition, cells: list[Any]) -> bool:
         """Whether a condition that is about pages alone is false of any."""
@@ -310,62 +340,6 @@ def plan_for(system: TransitionSystem, header: bytes) -> Plan:
     return Plan(system, msgspec.json.decode(header, type=Header))
 
 
-def can_be_a_strangers(variable: Variable, system: TransitionSystem) -> bool:
-    """Whether a page whose `variable` holds an unknown former owner can be followed as if it held somebody of whom nothing else is
-    known: it is only ever copied, or compared with those that an event or a property is about, and where nobody's data would
-    do better than a stranger's, that is in a property, in its favour."""
-    if len(variable.keys) != 1 or not isinstance(variable.type, Maybe) or not isinstance(variable.type.domain, Sort):
-        return False
-    sort = variable.type.domain
-
-    def reads(expr: Expr) -> bool:
-        return any(isinstance(node, Read) and node.variable == variable.name for node in walk(expr))
-
-    def fits(expr: Expr, names: frozenset[str], favour: bool | None) -> bool:
-        """`favour` says whether the truth of `expr` is in the favour of a property; None: it is a condition of a step."""
-        if not reads(expr):
-            return True
-        flipped = None if favour is None else not favour
-        match expr:
-            case Named(body=body):
-                return fits(body, names, favour)
-            case Apply(operator=Operator.EQ, arguments=(Read() as place, Bound(name=name)) | (Bound(name=name), Read() as place)):
-                return place.variable == variable.name and name in names and not any(map(reads, place.index))
-            case Apply(operator=Operator.IS_NONE, arguments=(Read(variable=read, index=index),)):
-                return read == variable.name and favour is True and not any(map(reads, index))
-            case Apply(operator=Operator.NOT, arguments=(part,)):
-                return fits(part, names, flipped)
-            case Apply(operator=Operator.AND | Operator.OR, arguments=parts):
-                return all(fits(part, names, favour) for part in parts)
-            case Apply(operator=Operator.IMPLIES, arguments=(left, right)):
-                return fits(left, names, flipped) and fits(right, names, favour)
-            case Quantified(binder=Binder.ALL | Binder.ANY, variables=variables, body=body):
-                blank = any(isinstance(node, Apply) and node.operator is Operator.IS_NONE and reads(node) for node in walk(body))
-                return not blank and fits(body, names - {bound.name for bound in variables}, favour)
-        return False
-
-    for action in system.actions:
-        names = frozenset(parameter.name for parameter in action.parameters if parameter.domain == sort)
-        conditions = [guard.condition for guard in action.guards]
-        conditions += [assertion.condition for assertion in action.assertions]
-        conditions += [update.condition for update in action.updates]
-        if not all(fits(condition, names, None) for condition in conditions):
-            return False
-        for update in action.updates:
-            copied = update.variable == variable.name and isinstance(update.value, Read) and not any(map(reads, update.value.index))
-            if any(map(reads, update.index)) or (reads(update.value) and not copied):
-                return False
-    instance = Instance.make(system, limit=None)
-    for candidate in system.declared:
-        if candidate.kind is not PropertyKind.INVARIANT or not reads(candidate.condition):
-            continue
-        own = [parameter for parameter in candidate.parameters if parameter.domain == sort]
-        strange = any(_defaults(candidate.condition, parameter, instance) != TRUE for parameter in own)
-        if strange or not fits(candidate.condition, frozenset(parameter.name for parameter in own), True):
-            return False
-    return True
-
-
 def plain_value(variable: Variable, value: object) -> Value:
     """A value of the log as one of the variable, where that is no name. Raises UsageError for one that it cannot have."""
     match variable.type:
@@ -378,39 +352,6 @@ def plain_value(variable: Variable, value: object) -> Value:
     raise UsageError(f"{printable(repr(value), 80)} is not a {describe(variable.type)}, as '{variable.name}' needs")
 
 
-def _defaults(condition: Expr, parameter: Bound, instance: Instance) -> Expr:
-    """A condition for an element of which nothing has been said yet: every variable of the state has its default there."""
-    if isinstance(condition, Named):
-        return _defaults(condition.body, parameter, instance)
-    if isinstance(condition, Read) and parameter in condition.index:
-        variable = instance.system.by_name[condition.variable]
-        if not variable.rigid:
-            return Const(default_value(instance, variable), condition.type)
-    if isinstance(condition, Quantified) and any(variable.name == parameter.name for variable in condition.variables):
-        return condition
-    changed = rebuild(condition, lambda part: _defaults(part, parameter, instance))
-    if isinstance(changed, Apply):
-        return simplify(changed.operator, changed.arguments, changed.type)
-    if isinstance(changed, Quantified) and changed.binder is not Binder.COUNT and isinstance(changed.body, Const):
-        return changed.body
-    return changed
-
-
-def _only_helps(expr: Expr, name: str, positive: bool) -> bool:
-    """Whether a relation, where it becomes true, cannot make a condition false."""
-    if not any(isinstance(node, Read) and node.variable == name for node in walk(expr)):
-        return True
-    match expr:
-        case Named(body=body):
-            return _only_helps(body, name, positive)
-        case Read(variable=variable, index=index):
-            return variable == name and positive and not any(isinstance(node, Read) for part in index for node in walk(part))
-        case Quantified(binder=Binder.ALL | Binder.ANY, body=body):
-            return _only_helps(body, name, positive)
-        case Apply(operator=Operator.NOT, arguments=(part,)):
-            return _only_helps(part, name, not positive)
-        case Apply(operator=Operator.AND | Operator.OR, arguments=parts):
-            return all(_only_helps(part, name, positive) for part in parts)
-        case Apply(operator=Operator.IMPLIES, arguments=(left, right)):
-            return _only_helps(left, name, not positive) and _only_helps(right, name, positive)
-    return False
+def _apart(condition: Condition, sort: str) -> int:
+    """How many elements of a sort a condition can tell apart, where it does not count."""
+    return sum(parameter.domain.name == sort for parameter in condition.parameters) + variables_of(condition.condition, sort)
