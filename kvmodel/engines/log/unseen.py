@@ -18,6 +18,7 @@ from kvmodel.engines.log.monitor import Monitor, Refused, Stop
 from kvmodel.engines.log.plan import Plan, plan_for
 from kvmodel.engines.log.reader import LogError
 from kvmodel.errors import UsageError
+from kvmodel.language.types import Bool
 
 __all__ = ["Explainer"]
 
@@ -115,7 +116,7 @@ class Explainer:
             if number is None:
                 continue
             for variable in monitor.plan.system.state_variables:
-                if [key.name for key in variable.keys] == [taken.parameter.domain.name, PAGE]:
+                if isinstance(variable.type, Bool) and [key.name for key in variable.keys] == [taken.parameter.domain.name, PAGE]:
                     found.update(dict.fromkeys(page for page in monitor.state.row(variable.name, number) if isinstance(page, int)))
         return sorted(found)[:MOST_PAGES]
 

@@ -109,6 +109,13 @@ def test_what_an_earlier_page_of_a_refused_event_violates() -> None:
     assert broken(checked("Taken", event("take", 0, 1, 2, 0, request="q0"))) == {"range:uses": 2, "allowed_step": 2}
 
 
+def test_silent_steps_where_something_is_counted_for_each_page() -> None:
+    take, use = event("take", 0, request="r0"), event("use", 0, request="r0")
+    explained = checked("Unseen", take, use, take, use, silent={"drop": "not traced", "prepare": "not traced"})
+    assert verdicts(explained)["allowed_step"] is Verdict.HOLDS
+    assert broken(checked("Unseen", take, use, take, use)) == {"allowed_step": 4}
+
+
 def test_an_empty_pool_is_named() -> None:
     error = checked("Asserting", event("paint", 0), pools={"a": 0, "b": 3}).error
     assert error is not None

@@ -284,6 +284,39 @@ class Taken(Spec):
         return implies(s.held[r, p] and s.held[q, p], r == q)
 
 
+class Unseen(Spec):
+    """A count for each request and page, beside what it holds; a page is readied by nobody in particular."""
+
+    pool: Function[Page, Pool] = partition()
+    held: Relation[Request, Page]
+    ready: Relation[Request, Page]
+    uses: Counter[Request, Page] = counter(0, 3)
+
+    @action
+    def prepare(s, r: Request, p: Page) -> None:
+        """The page is made ready."""
+        require(not s.held[r, p], "not held")
+        s.ready[r, p] = True
+
+    @action
+    def take(s, r: Request, p: Page) -> None:
+        """The request gets a page that is ready."""
+        require(not s.held[r, p], "not held")
+        s.held[r, p] = True
+
+    @action
+    def use(s, r: Request, p: Page) -> None:
+        """The request uses a page that was made ready."""
+        require(s.held[r, p] and s.uses[r, p] < 3, "held")
+        s.uses[r, p] = s.uses[r, p] + 1
+
+    @action
+    def drop(s, r: Request, p: Page) -> None:
+        """The request gives back a page."""
+        require(s.held[r, p], "held")
+        s.held[r, p] = False
+
+
 class Mixed(Spec):
     """The members of the partition are not in capitals."""
 
