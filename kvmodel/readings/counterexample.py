@@ -16,7 +16,7 @@ import z3
 from kvmodel.errors import InternalError
 from kvmodel.language.expressions import Expr
 from kvmodel.language.instance import Binding, Instance, State, Values
-from kvmodel.language.system import TransitionSystem, Variable
+from kvmodel.language.system import ANYTHING, Anything, TransitionSystem, Variable
 from kvmodel.language.types import Element, Enumeration, Maybe, Type, Value
 from kvmodel.readings.conditions import INITIALLY, OBVIOUSLY, VerificationCondition
 from kvmodel.readings.initial import initial_values
@@ -82,7 +82,12 @@ def _confirmed(solver: ConditionSolver, condition: VerificationCondition, model:
     def values(variables: tuple[Variable, ...]) -> Values:
         found: list[Value] = []
         for variable in variables:
+            # The condition of initial states has their values in place, so that the model need not have them.
+            initial = variable.initial if condition.step == INITIALLY and not variable.rigid else ANYTHING
             for index in product(*(order[key.name] for key in variable.keys)):
+                if not isinstance(initial, Anything):
+                    found.append(initial)
+                    continue
                 terms = tuple(model.elements[key.name][number] for key, number in zip(variable.keys, index, strict=True))
                 found.append(_renumbered(model.value(variable.type, variable, terms), variable.type, order))
         return tuple(found)

@@ -210,6 +210,21 @@ def test_a_proof_of_what_is_violated_would_be_noticed(monkeypatch: pytest.Monkey
     assert prove_properties(tokens(careless=True), jobs=1).result.verdict is Verdict.HOLDS
 
 
+def test_what_is_false_from_the_start_is_shown_in_an_initial_state() -> None:
+    """The condition has the initial values in place, so that the solver says nothing of the state."""
+    b = Builder("shelf")
+    book = b.sort("Book")
+    x = var("x", book)
+    on_shelf, lost = b.relation("on_shelf", book, initial=True), b.relation("lost", book)
+    b.action("lend", x, updates=[on_shelf.set(False, x)])
+    b.invariant("lent", not_(on_shelf(x)), x)
+    b.invariant("found", implies(on_shelf(x), lost(x)), x)
+    found = prove(b.build(), jobs=1).counterexamples
+    for name in ("lent", "found"):
+        values = dict(zip(found[name].instance.state_layout.places, found[name].before.values, strict=True))
+        assert values == {("on_shelf", (0,)): True, ("lost", (0,)): False}
+
+
 def test_random_systems_are_proved_only_where_the_oracle_agrees() -> None:
     proved = undecided = 0
     for case in islice(collected(60, 11), 45):
