@@ -159,7 +159,8 @@ class Emitter:
         if isinstance(domain, Enumeration):
             return repr(elements)
         first = elements[0] if elements else 0
-        return f"range({first}, {first + len(elements)})" if first else f"range({len(elements)})"  # type: ignore[operator]
+        assert isinstance(first, int)
+        return f"range({first}, {first + len(elements)})"
 
     def search(self, variables: tuple[Bound, ...], condition: tuple[Literal, ...]) -> tuple[Plan, ...]:
         """Plans that find every binding of `variables` for which `condition` holds."""

@@ -285,6 +285,16 @@ def simplify(operator: Operator, arguments: tuple[Expr, ...], kind: Type) -> Exp
     raise InternalError(f"grounding has no rule for operator {operator.value!r}")
 
 
+def simplified(expr: Expr) -> Expr:
+    """An expression of which the parts were changed, simplified at its top. Sorts are never empty, so a constant body decides ALL and
+    ANY."""
+    if isinstance(expr, Apply):
+        return simplify(expr.operator, expr.arguments, expr.type)
+    if isinstance(expr, Quantified) and expr.binder is not Binder.COUNT and isinstance(expr.body, Const):
+        return expr.body
+    return expr
+
+
 def _summands(expr: Expr) -> tuple[Expr, ...]:
     return expr.arguments if isinstance(expr, Apply) and expr.operator is Operator.ADD else (expr,)
 

@@ -13,7 +13,7 @@ from kvmodel.language.expressions import FALSE, TRUE, Apply, Bound, Const, Expr,
 from kvmodel.language.operators import Binder, Operator
 from kvmodel.language.types import BOOL, Bool
 from kvmodel.readings.footprint import Access, accesses
-from kvmodel.readings.ground import simplify
+from kvmodel.readings.ground import simplified
 from kvmodel.readings.parts import Parts
 from kvmodel.readings.search import Literal, alternatives, literals
 
@@ -153,10 +153,7 @@ def _known(expr: Expr, facts: Facts) -> Expr:
                 return TRUE
             case Operator.IS_NONE, (Bound(),):
                 return FALSE
-        return simplify(changed.operator, changed.arguments, changed.type)
-    if isinstance(changed, Quantified) and changed.binder is not Binder.COUNT and isinstance(changed.body, Const):
-        return changed.body
-    return changed
+    return simplified(changed)
 
 
 def _shown(expr: Quantified, facts: Facts) -> bool:

@@ -26,7 +26,6 @@ from kvmodel.language.types import Element, Maybe, Sort, Value
 
 __all__ = ["Broken", "Monitor", "Refused", "Stop", "Unexplained"]
 
-LIVE = 1 << 17  # elements of a sort that can have a name at one time, beside one for each page
 FIRST_COLLECTION = 1_024
 CLOSELY = 10_000  # events after each of which premises are looked at
 SOMETIMES = 64  # events after which they are looked at from then on

@@ -251,14 +251,14 @@ class Plan:
                 given[name] = plain_value(variable, told)
                 self.told.append((name, (), given[name]))
         cells = self.start().cells
-        for condition in (*self.system.assumptions, *self.system.initial):
+        conditions = (*self.system.assumptions, *self.system.initial)
+        for condition in conditions:
             if self._is_false(condition, cells):
                 raise UsageError(f"{self.system.name} cannot start as the header says: '{condition.name}' is false ({condition.at})")
         lists = any(self.folded.by_name[name].keys for name in self.header.values)
         for check in self.checks:
             if (lists or counts(check.condition)) and self._is_false(Condition("", check.parameters, check.condition), cells):
                 self.undecidable[self.properties[check.number % len(self.properties)].name] = "it is not surely true before the first event"
-        conditions = (*self.system.assumptions, *self.system.initial)
         checked = [(check, Condition("", check.parameters, check.condition)) for check in self.checks]
         everything = (*conditions, *(condition for _, condition in checked))
         # Before anything has happened one element is like another: as many as a condition can tell apart tell everything, but for counts.

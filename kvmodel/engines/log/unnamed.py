@@ -9,7 +9,7 @@ from kvmodel.language.instance import Instance
 from kvmodel.language.operators import Binder, Operator
 from kvmodel.language.system import Action, PropertyKind, TransitionSystem, Update, Variable
 from kvmodel.language.types import Maybe, Sort
-from kvmodel.readings.ground import simplify
+from kvmodel.readings.ground import simplified
 from kvmodel.readings.sparse import default_value
 
 __all__ = [
@@ -106,12 +106,7 @@ def _simplified(expr: Expr, change: Callable[[Expr], Expr], bound: Bound) -> Exp
     """`expr` with its parts changed, simplified; a quantifier over the same name is left alone."""
     if isinstance(expr, Quantified) and any(variable.name == bound.name for variable in expr.variables):
         return expr
-    changed = rebuild(expr, change)
-    if isinstance(changed, Apply):
-        return simplify(changed.operator, changed.arguments, changed.type)
-    if isinstance(changed, Quantified) and changed.binder is not Binder.COUNT and isinstance(changed.body, Const):
-        return changed.body
-    return changed
+    return simplified(rebuild(expr, change))
 
 
 def variables_of(expr: Expr, sort: str) -> int:
